@@ -1,0 +1,1 @@
+"""Methods and benchmarks on offer: descriptors and configs, no torch."""
