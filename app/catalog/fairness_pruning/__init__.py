@@ -1,0 +1,1 @@
+"""Config, presets and checks of Fairness Pruning, shared by the catalogue and the engine."""
