@@ -1,0 +1,1 @@
+"""The service: what can be asked for, and what is known about it."""

@@ -1,0 +1,1 @@
+"""The one chain of schema revisions, for both databases."""

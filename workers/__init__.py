@@ -1,0 +1,1 @@
+"""What does the work; the only place that imports torch."""

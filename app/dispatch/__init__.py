@@ -1,0 +1,1 @@
+"""Getting jobs to workers and noticing when they are lost."""

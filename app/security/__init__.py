@@ -1,0 +1,1 @@
+"""Keys, paths, and checks of hostile files."""

@@ -1,0 +1,1 @@
+"""Loading, checking and editing checkpoints."""

@@ -1,0 +1,1 @@
+"""One module per debiasing method, each with a METHOD."""

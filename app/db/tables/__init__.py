@@ -1,0 +1,35 @@
+"""All tables, in one import point for queries and migrations."""
+
+from app.db.tables.jobs import (
+    Artifact,
+    EvaluationResult,
+    Job,
+    JobAttempt,
+    JobCheckpoint,
+    JobEvent,
+    JobLogChunk,
+    MetricPoint,
+)
+from app.db.tables.models import Blob, Model, ModelFile, ModelVersion
+from app.db.tables.operations import OutboxMessage, Worker
+from app.db.tables.projects import ApiKey, IdempotencyKey, Project
+
+__all__ = [
+    "ApiKey",
+    "Artifact",
+    "Blob",
+    "EvaluationResult",
+    "IdempotencyKey",
+    "Job",
+    "JobAttempt",
+    "JobCheckpoint",
+    "JobEvent",
+    "JobLogChunk",
+    "MetricPoint",
+    "Model",
+    "ModelFile",
+    "ModelVersion",
+    "OutboxMessage",
+    "Project",
+    "Worker",
+]

@@ -1,0 +1,76 @@
+"""Append job events and outbox messages, inside the transaction of the change."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.tables import Job, JobEvent, OutboxMessage
+from app.domain.clock import unix_ms
+from app.domain.ids import new_id
+
+Level = Literal["debug", "info", "warning", "error"]
+KEPT_PROGRESS_EVENTS = 200
+
+
+def append_event(
+    session: Session,
+    job_id: UUID,
+    event: str,
+    *,
+    now: datetime,
+    data: Mapping[str, Any] | None = None,
+    level: Level = "info",
+) -> int:
+    """Write the job's next event and return its number.
+
+    Raising `last_seq` locks the job row, which makes the numbers gapless.
+    """
+    seq: int = session.execute(
+        sa.update(Job)
+        .where(Job.id == job_id)
+        .values(last_seq=Job.last_seq + 1, version=Job.version + 1, updated_at=now)
+        .returning(Job.last_seq)
+    ).scalar_one()
+    session.execute(
+        sa.insert(JobEvent).values(
+            job_id=job_id, seq=seq, type=event, level=level, at=now, data=dict(data or {})
+        )
+    )
+    return seq
+
+
+def prune_progress(session: Session, job_id: UUID) -> None:
+    """Keep only the newest progress events of a job; all other events stay."""
+    numbers = (
+        sa.select(JobEvent.seq)
+        .where(JobEvent.job_id == job_id, JobEvent.type == "job.progress")
+        .order_by(JobEvent.seq.desc())
+        .offset(KEPT_PROGRESS_EVENTS)
+    )
+    session.execute(sa.delete(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq.in_(numbers)))
+
+
+def add_to_outbox(
+    session: Session,
+    topic: str,
+    aggregate_id: UUID,
+    *,
+    now: datetime,
+    payload: Mapping[str, Any] | None = None,
+    delay_s: float = 0.0,
+) -> None:
+    """Ask for a side effect after this transaction commits."""
+    session.execute(
+        sa.insert(OutboxMessage).values(
+            id=new_id(unix_ms(now)),
+            created_at=now,
+            topic=topic,
+            aggregate_id=aggregate_id,
+            payload=dict(payload or {}),
+            available_at=now + timedelta(seconds=delay_s),
+        )
+    )
