@@ -1,0 +1,179 @@
+"""Clean a model's config.json: it is a stranger's file that decides which code runs."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.domain.errors import Finding, MethodModelIncompatible
+from app.security.native_tensors import NATIVE_MODEL_TYPES
+from app.security.safetensors_check import LFS_POINTER_START, unsafe
+from app.security.strict_json import BrokenJson, parse_object, printable
+
+MAX_CONFIG_BYTES = 4 * 1024 * 1024  # a config with 21,000 class labels has about 1 MiB
+_MAX_CONFIG_DEPTH = 12
+
+# What the config classes of the Llama-like families know in transformers 5.24, with the older
+# spellings they still read. tests/unit/test_model_config.py compares the set with the classes.
+_LLAMA_LIKE_KEYS = frozenset(
+    """
+    _name_or_path architectures attention_bias attention_dropout attn_logit_softcapping
+    bos_token_id chunk_size_feed_forward dtype eos_token_id final_logit_softcapping head_dim
+    hidden_act hidden_activation hidden_size id2label initializer_range intermediate_size
+    is_encoder_decoder label2id layer_types max_position_embeddings max_window_layers mlp_bias
+    model_type num_attention_heads num_hidden_layers num_key_value_heads num_labels
+    output_attentions output_hidden_states pad_token_id partial_rotary_factor pretraining_tp
+    problem_type query_pre_attn_scalar return_dict rms_norm_eps rope_parameters rope_scaling
+    rope_theta sliding_window tie_word_embeddings tokenizer_class torch_dtype
+    transformers_version use_bidirectional_attention use_cache use_sliding_window vocab_size
+    """.split()
+)
+# Keys by which a file names code to import; without them the library's own classes are used.
+_CODE_REFERENCES = frozenset({"auto_map", "custom_pipelines", "trust_remote_code"})
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedConfig:
+    """A config without what could select code; `named_code` says that some was there."""
+
+    config: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    named_code: bool
+
+
+def parse_config(data: bytes, *, name: str = "config.json") -> dict[str, Any]:
+    """Parse a config file; raises `UnsafeModelFormat` where it is not a plain JSON object."""
+    if data.startswith(LFS_POINTER_START):
+        raise unsafe(
+            "lfs_pointer",
+            f"{name} is a Git LFS pointer, not the file. Fetch it with `git lfs pull`.",
+        )
+    try:
+        return parse_object(data, max_bytes=MAX_CONFIG_BYTES, max_depth=_MAX_CONFIG_DEPTH)
+    except BrokenJson as exc:
+        raise unsafe(
+            "config_invalid_json", f"{name} cannot be read: {exc}. Correct the file."
+        ) from exc
+
+
+def clean_config(config: Mapping[str, Any]) -> CleanedConfig:
+    """Refuse or drop every key of config.json that selects code, and keep only known keys.
+
+    References to a repository's own code are dropped, with a warning, where the library has its
+    own class for the `model_type` (the caller then compares the tensors with that class), and
+    refused elsewhere. For families whose keys are not listed here every other key is kept.
+    """
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or not model_type:
+        raise unsafe(
+            "model_type_missing",
+            "config.json has no model_type. Add the one of the model's architecture, such as "
+            '"llama".',
+        )
+    _refuse_quantized(config)
+    _refuse_code_selectors(config, "")
+    named_code = any(key in _CODE_REFERENCES for key, _ in _walk(config, ""))
+    if named_code and model_type not in NATIVE_MODEL_TYPES:
+        raise unsafe(
+            "custom_code",
+            f"config.json names code of its own (auto_map) for model_type {printable(model_type)}."
+            " Code from a model is never run: give a model that transformers supports natively.",
+        )
+    kept = {key: _without_code_references(value) for key, value in config.items()}
+    if model_type in NATIVE_MODEL_TYPES:
+        kept = {key: value for key, value in kept.items() if key in _LLAMA_LIKE_KEYS}
+    else:
+        kept = {key: value for key, value in kept.items() if not _is_selector(key)}
+    warnings = (
+        (
+            "The model names code of its own (auto_map); it was ignored, the library's class is used.",
+        )
+        if named_code
+        else ()
+    )
+    return CleanedConfig(kept, warnings, named_code)
+
+
+def clean_file(name: str, data: bytes) -> bytes:
+    """Return a small JSON file of a model as it may be given to a loader.
+
+    config.json is cleaned in full; any other `*config.json` loses its references to code. Other
+    files come back unchanged.
+    """
+    if name == "config.json":
+        return _dump(clean_config(parse_config(data)).config)
+    if not name.endswith("config.json"):
+        return data
+    content = parse_config(data, name=name)
+    _refuse_code_selectors(content, "", name=name)
+    if not any(key in _CODE_REFERENCES for key, _ in _walk(content, "")):
+        return data
+    return _dump(_without_code_references(content))
+
+
+def _dump(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _walk(value: Any, path: str) -> Iterable[tuple[str, Any]]:
+    """Yield every (key, value) of nested objects. The depth is limited by `parse_config`."""
+    items = value.items() if isinstance(value, Mapping) else ()
+    for key, child in items:
+        yield key, child
+        yield from _walk(child, f"{path}.{key}")
+    for child in value if isinstance(value, list) else ():
+        yield from _walk(child, path)
+
+
+def _without_code_references(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: _without_code_references(child)
+            for key, child in value.items()
+            if key not in _CODE_REFERENCES
+        }
+    if isinstance(value, list):
+        return [_without_code_references(child) for child in value]
+    return value
+
+
+def _is_selector(key: str) -> bool:
+    lowered = key.lower()
+    return (
+        lowered.startswith("_attn_implementation")
+        or lowered.endswith("_implementation")
+        or lowered.endswith("_implementation_internal")
+    )
+
+
+def _refuse_code_selectors(
+    config: Mapping[str, Any], path: str, *, name: str = "config.json"
+) -> None:
+    for key, value in _walk(config, path):
+        selects = _is_selector(key) or "kernel" in key.lower()
+        # A number or a list of numbers is a size (conv_kernel), and a flag selects nothing.
+        if selects and _holds_text(value):
+            raise unsafe(
+                "code_selecting_key",
+                f"{name} has the key {printable(key)}, which can select code to load. Remove it.",
+            )
+
+
+def _holds_text(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_holds_text(child) for child in value)
+    return isinstance(value, str | Mapping)
+
+
+def _refuse_quantized(config: Mapping[str, Any]) -> None:
+    for key, value in _walk(config, ""):
+        if key in ("quantization_config", "compression_config") and value:
+            raise quantized("config.json declares quantised weights (quantization_config).")
+
+
+def quantized(reason: str) -> MethodModelIncompatible:
+    """Make the error for a model whose weights are quantised."""
+    message = f"{reason} Give the model in float32, bfloat16 or float16."
+    return MethodModelIncompatible(
+        message, findings=(Finding("/model", "quantized_checkpoint", message),)
+    )

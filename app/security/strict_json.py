@@ -1,0 +1,73 @@
+"""Parse JSON that a stranger wrote: no duplicate keys, no NaN, limits on size and depth."""
+
+import json
+from typing import Any
+
+MAX_DEPTH = 32  # service.md 12: the limit for request bodies serves for model files too
+
+
+class BrokenJson(ValueError):
+    """The text is not the JSON it should be; the message says in what way."""
+
+
+def parse_object(data: bytes, *, max_bytes: int, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
+    """Parse `data` as one JSON object.
+
+    Raises `BrokenJson` where it is too long, not UTF-8, not JSON, nested too deeply, names a key
+    twice, or holds NaN or an infinity.
+    """
+    if len(data) > max_bytes:
+        raise BrokenJson(f"it is larger than {max_bytes} bytes")
+    try:
+        value = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_without_duplicates,
+            parse_constant=_refuse_constant,
+        )
+    except BrokenJson:
+        raise
+    except UnicodeDecodeError as exc:
+        raise BrokenJson("it is not UTF-8 text") from exc
+    except RecursionError as exc:
+        raise BrokenJson("it is nested too deeply") from exc
+    except ValueError as exc:
+        raise BrokenJson("it is not valid JSON") from exc
+    if not isinstance(value, dict):
+        raise BrokenJson("it is not a JSON object")
+    if _is_deeper_than(value, max_depth):
+        raise BrokenJson(f"it is nested more than {max_depth} levels deep")
+    return value
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise BrokenJson(f"it names the key {printable(twice)} twice")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise BrokenJson(f"it holds {name}, which is not JSON")
+
+
+def _is_deeper_than(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return False
+    return any(isinstance(item, dict | list) for item in level)
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def printable(text: str, limit: int = 80) -> str:
+    """Quote `text` for a message: escaped, and cut after `limit` characters."""
+    shown = text if len(text) <= limit else f"{text[:limit]}..."
+    return json.dumps(shown)
