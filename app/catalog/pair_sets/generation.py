@@ -6,8 +6,9 @@ table says how slots are filled:
 
 * `swaps`: every template of the block with every listed pair of words;
 * `passes`: the terms of the set stand in a ring. A pass with `step` s pairs term i with term
-  i + s under template i + `shift`, so that each term meets several others, stands first as
-  often as second, and no two terms meet in both orders.
+  i + s under template i + `shift`, so each term stands first as often as second. Steps below
+  half the ring never bring two terms together in both orders. With `every` n only each n-th
+  term starts a pair, under the next template each time.
 """
 
 import json
