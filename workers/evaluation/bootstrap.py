@@ -252,7 +252,7 @@ def summary_row(
         delta=_mean(second - first),
         ideal=ideal,
         improved=_verdict(
-            first, second, difference, ideal, lower_is_better, generator_for(seed, f"{name}/ideal")
+            first, second, difference, ideal, lower_is_better, generator_for(seed, name)
         ),
         ci95_before=_ends(interval(first)),
         ci95_after=_ends(interval(second)),
@@ -276,6 +276,11 @@ def _verdict(
         return None
     if ideal is None:
         return None if lower_is_better is None else (difference.high < 0) == lower_is_better
+    if min(before.min(), after.min()) >= ideal:
+        return difference.high < 0
+    if max(before.max(), after.max()) <= ideal:
+        return difference.low > 0
+    # Means may fall on either side of the ideal: a change for certain need not be nearer to it.
     change = _distance_change_interval(before, after, ideal, rng)
     return change.high < 0 if change.excludes_zero else None
 

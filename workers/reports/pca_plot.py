@@ -1,0 +1,266 @@
+"""The activations of a prompt pair in the plane of their first two principal components."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
+
+from workers.reports.pca import fit_pca
+from workers.reports.picture import (
+    AFTER,
+    CHANGED,
+    CONTROL,
+    DPI,
+    GRID,
+    INK,
+    MUTED,
+    SMALL_SIZE,
+    Picture,
+    dress,
+    head,
+    make_picture,
+    new_figure,
+    printable,
+)
+
+# Steps, in points, by which a label may leave its midpoint when another one sits there.
+_NUDGES = ((0.0, 0.0), *((0.0, sign * 11.0 * step) for step in range(1, 8) for sign in (1, -1)))
+# Half the side, in points, of the square around a point that labels keep clear of.
+_POINT_REACH = 3.5
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Rows of both prompts that belong together.
+
+    Usually one row each; several where a changed span is compared by its mean. `differs` marks
+    slots whose token ids differ.
+    """
+
+    rows_1: Sequence[int]
+    rows_2: Sequence[int]
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PairActivations:
+    """Activations of one component and layer for both prompts of a pair.
+
+    `rows_1` has shape (n1, width) and `tokens_1` n1 decoded labels, likewise for prompt 2. Rows
+    of special tokens are left out by the caller, who numbers the slots accordingly.
+    """
+
+    tokens_1: Sequence[str]
+    tokens_2: Sequence[str]
+    rows_1: npt.NDArray[np.floating]
+    rows_2: npt.NDArray[np.floating]
+    slots: Sequence[Slot]
+
+
+def pca_plane(
+    component: str,
+    layer: int,
+    activations: PairActivations,
+    *,
+    stage: Literal["before", "after"] = "before",
+) -> Picture | None:
+    """Draw both prompts of a pair in one plane, with an arrow for each aligned slot.
+
+    Parameters
+    ----------
+    component, layer
+        Capture point and layer number.
+    activations
+        Rows, labels and slots of the pair.
+    stage
+        Model that the activations come from; `after` is added to the name of the picture.
+
+    Returns
+    -------
+    Picture or None
+        None where both prompts together have fewer than three rows.
+    """
+    rows_1, rows_2 = activations.rows_1, activations.rows_2
+    plane = fit_pca(np.concatenate([rows_1, rows_2]))
+    if plane is None:
+        return None
+    first, second = plane.coordinates[: len(rows_1)], plane.coordinates[len(rows_1) :]
+    slots = [_slot_twin(slot, activations, first, second) for slot in activations.slots]
+    data = {
+        "title": f"Tokens of the two prompts in {component}, layer {layer}, {stage} the edit",
+        "subtitle": "First two principal components of the activations; arrows go from prompt 1 "
+        "to prompt 2",
+        "component": component,
+        "layer": layer,
+        "stage": stage,
+        "explained_variance_ratio": plane.explained_variance_ratio.tolist(),
+        "prompt_1": _points(activations.tokens_1, first),
+        "prompt_2": _points(activations.tokens_2, second),
+        "slots": slots,
+    }
+    name = f"pca_{component}_layer_{layer}" + ("_after" if stage == "after" else "")
+    return make_picture(name, data, draw_pca, alt=_alt(component, layer, slots))
+
+
+def draw_pca(data: Mapping[str, Any]) -> Figure:
+    """Draw the twin of `pca_plane`."""
+    figure = new_figure(8.0, 6.0)
+    axes = figure.add_subplot()
+    for points, color, marker in (
+        (data["prompt_1"], AFTER, "o"),
+        (data["prompt_2"], CONTROL, "s"),
+    ):
+        axes.plot(
+            [p["x"] for p in points], [p["y"] for p in points], marker, color=color, ms=6, alpha=0.9
+        )
+    for slot in data["slots"]:
+        _arrow(axes, slot)
+    ratio = [f"{100 * value:.1f} % of variance" for value in data["explained_variance_ratio"]]
+    dress(axes, x_label=f"PC1 ({ratio[0]})", y_label=f"PC2 ({ratio[1]})", grid_axis="both")
+    axes.margins(0.1)
+    figure.legend(
+        handles=_handles(),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        fontsize=SMALL_SIZE,
+        labelcolor=INK,
+    )
+    head(figure, data["title"], data["subtitle"])
+    _place_labels(figure, axes, data["slots"])
+    return figure
+
+
+def _arrow(axes: Axes, slot: Mapping[str, Any]) -> None:
+    """Draw the arrow of one slot from prompt 1 to prompt 2."""
+    color = CHANGED if slot["differs"] else MUTED
+    axes.annotate(
+        "",
+        xy=slot["to"],
+        xytext=slot["from"],
+        arrowprops={
+            "arrowstyle": "-|>",
+            "color": color,
+            "lw": 1.4 if slot["differs"] else 0.9,
+            "shrinkA": 3,
+            "shrinkB": 3,
+        },
+    )
+
+
+def _place_labels(figure: Figure, axes: Axes, slots: Sequence[Mapping[str, Any]]) -> None:
+    """Label each slot at its midpoint, moved up or down where another label sits.
+
+    Slots that differ are placed first: they are the ones the reader looks for.
+    """
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    figure.set_layout_engine("none")
+    taken = [_reach(axes, slot[end]) for slot in slots for end in ("from", "to")]
+    for slot in sorted(slots, key=lambda slot: not slot["differs"]):
+        taken.append(_place_label(axes, canvas, slot, taken))
+
+
+def _reach(axes: Axes, point: Sequence[float]) -> Bbox:
+    """Return the square around a point, in pixels."""
+    x, y = axes.transData.transform(point)
+    half = _POINT_REACH * DPI / 72
+    return Bbox([[x - half, y - half], [x + half, y + half]])
+
+
+def _place_label(
+    axes: Axes, canvas: FigureCanvasAgg, slot: Mapping[str, Any], taken: Sequence[Bbox]
+) -> Bbox:
+    """Place one label at the first free spot and return the box that it fills."""
+    label = _label(axes, slot)
+    renderer = canvas.get_renderer()
+    for nudge in _NUDGES:
+        label.set_position(nudge)
+        box = label.get_window_extent(renderer)
+        if not any(box.overlaps(other) for other in taken):
+            break
+    x, y = label.get_position()
+    if y:
+        axes.annotate(
+            "",
+            xy=slot["midpoint"],
+            xytext=(x, y),
+            textcoords="offset points",
+            arrowprops={"arrowstyle": "-", "color": GRID, "lw": 0.8, "shrinkA": 0, "shrinkB": 0},
+            zorder=1,
+        )
+    return box
+
+
+def _label(axes: Axes, slot: Mapping[str, Any]) -> Annotation:
+    """Return the label of one slot at its midpoint."""
+    return axes.annotate(
+        slot["label"],
+        xy=slot["midpoint"],
+        xytext=(0, 0),
+        textcoords="offset points",
+        ha="center",
+        va="center",
+        fontsize=SMALL_SIZE + 1 if slot["differs"] else SMALL_SIZE,
+        fontweight="bold" if slot["differs"] else "normal",
+        color=CHANGED if slot["differs"] else INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8},
+        # A token with two dollar signs is text, not a formula.
+        parse_math=False,
+        zorder=5,
+    )
+
+
+def _handles() -> list[Line2D]:
+    """Return the legend of the plane."""
+    nothing: list[float] = []
+    return [
+        Line2D(nothing, nothing, marker="o", ls="", color=AFTER, ms=6, label="prompt 1"),
+        Line2D(nothing, nothing, marker="s", ls="", color=CONTROL, ms=6, label="prompt 2"),
+        Line2D(nothing, nothing, color=CHANGED, lw=1.4, label="tokens differ"),
+    ]
+
+
+def _slot_twin(
+    slot: Slot,
+    activations: PairActivations,
+    first: npt.NDArray[np.float64],
+    second: npt.NDArray[np.float64],
+) -> dict[str, Any]:
+    """Return ends, midpoint and label of one slot; a span stands at the mean of its rows."""
+    start = first[list(slot.rows_1)].mean(axis=0)
+    end = second[list(slot.rows_2)].mean(axis=0)
+    token_1 = printable("".join(activations.tokens_1[i] for i in slot.rows_1))
+    token_2 = printable("".join(activations.tokens_2[i] for i in slot.rows_2))
+    return {
+        "from": start.tolist(),
+        "to": end.tolist(),
+        "midpoint": ((start + end) / 2).tolist(),
+        "label": f"{token_2} / {token_1}" if slot.differs else token_1,
+        "differs": slot.differs,
+    }
+
+
+def _points(tokens: Sequence[str], coordinates: npt.NDArray[np.float64]) -> list[dict[str, Any]]:
+    """Return the twin of one prompt's points."""
+    return [
+        {"token": token, "x": x, "y": y}
+        for token, (x, y) in zip(tokens, coordinates.tolist(), strict=True)
+    ]
+
+
+def _alt(component: str, layer: int, slots: Sequence[Mapping[str, Any]]) -> str:
+    """Describe the plane: which slots differ in text, and which one moves most."""
+    text = f"Scatter plot of {component} in layer {layer} with {len(slots)} arrows"
+    if not slots:
+        return f"{text}."
+    furthest = max(slots, key=lambda slot: np.hypot(*np.subtract(slot["to"], slot["from"])))
+    return f"{text}; the longest belongs to “{furthest['label']}”."

@@ -1,0 +1,173 @@
+"""A picture and its JSON twin, and the style that all pictures share.
+
+A drawing function takes the twin and nothing else, so a picture cannot show a number that its
+twin lacks. Figures are made with the object interface and the Agg canvas: pyplot keeps figures
+alive and is not safe in threads.
+"""
+
+import io
+import json
+import math
+import textwrap
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+DPI = 120
+
+# Told apart with any common colour-vision deficiency, and by lightness in grey print; after
+# Okabe and Ito, Color Universal Design (2008), toned down. Shape or position says the same.
+BEFORE = "#8a94a0"
+AFTER = "#0b67a8"
+BETTER = "#0b67a8"
+WORSE = "#c4520b"
+CONTROL = "#b08a2e"
+CHANGED = "#c1121f"
+INK = "#1d252d"
+MUTED = "#5a6672"
+GRID = "#e3e7eb"
+
+TITLE_SIZE = 11.0
+TEXT_SIZE = 9.0
+SMALL_SIZE = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One picture of a report.
+
+    `data` is its JSON twin: exactly the numbers and texts drawn, finite and plain. `alt` says
+    what the picture shows to someone who cannot see it.
+    """
+
+    name: str
+    title: str
+    alt: str
+    png: bytes
+    data: Mapping[str, Any]
+
+    @property
+    def twin(self) -> str:
+        """The JSON text of `data`, sorted and strict."""
+        return json.dumps(self.data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def make_picture(
+    name: str,
+    data: Mapping[str, Any],
+    draw: Callable[[Mapping[str, Any]], Figure],
+    *,
+    alt: str,
+) -> Picture:
+    """Draw `data` with `draw`; the title is `data["title"]`."""
+    return Picture(name=name, title=data["title"], alt=alt, png=encode(draw(data)), data=data)
+
+
+def write_picture(picture: Picture, folder: Path) -> tuple[Path, Path]:
+    """Write `<name>.png` and `<name>.json` into `folder` and return both paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    image, twin = folder / f"{picture.name}.png", folder / f"{picture.name}.json"
+    image.write_bytes(picture.png)
+    twin.write_text(picture.twin + "\n", encoding="utf-8")
+    return image, twin
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of `width` by `height` inches that lays itself out."""
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def encode(figure: Figure) -> bytes:
+    """Return the figure as PNG bytes that depend on what is drawn only."""
+    buffer = io.BytesIO()
+    # Without this the file names the version of the drawing library.
+    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    figure.clear()
+    return buffer.getvalue()
+
+
+def head(figure: Figure, title: str, subtitle: str) -> None:
+    """Put a title and a line on what is measured above everything, wrapped to the width."""
+    width, height = figure.get_size_inches()
+    lines = [(line, TITLE_SIZE, "bold", INK) for line in textwrap.wrap(title, int(9.6 * width))]
+    lines += [
+        (line, TEXT_SIZE, "normal", MUTED) for line in textwrap.wrap(subtitle, int(13.5 * width))
+    ]
+    top = 7.0
+    for line, size, weight, color in lines:
+        figure.text(
+            8 / (72 * width),
+            1 - top / (72 * height),
+            line,
+            va="top",
+            fontsize=size,
+            fontweight=weight,
+            color=color,
+            parse_math=False,
+        )
+        top += 1.45 * size
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(rect=(0, 0, 1, 1 - (top + 3) / (72 * height)))
+
+
+def dress(
+    axes: Axes, *, x_label: str = "", y_label: str = "", grid_axis: Literal["both", "x", "y"] = "y"
+) -> None:
+    """Give the axes the common look: no frame, light grid, readable labels."""
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(GRID)
+    axes.grid(axis=grid_axis, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=MUTED, labelsize=SMALL_SIZE, length=0)
+    axes.set_xlabel(x_label, fontsize=TEXT_SIZE, color=INK, parse_math=False)
+    axes.set_ylabel(y_label, fontsize=TEXT_SIZE, color=INK, parse_math=False)
+
+
+def printable(text: str, limit: int = 24) -> str:
+    """Return a token as one short line that the font can draw: rest escaped, long ones cut."""
+    glyphs = get_font(findfont("DejaVu Sans"))
+    shown = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
+
+    def visible(character: str) -> str:
+        character = shown.get(character, character)
+        hidden = unicodedata.category(character).startswith("C")
+        if hidden or not glyphs.get_char_index(ord(character)):
+            return character.encode("unicode_escape").decode()
+        return character
+
+    line = "".join(map(visible, text))
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def signed_alike(values: Sequence[float]) -> list[str]:
+    """Return changes with sign and true minus, all with the decimals that the largest needs.
+
+    The largest shows three significant digits. A change too small to show keeps its sign, so
+    that an interval which just excludes zero does not seem to include it.
+    """
+    decimals = decimals_for(values)
+    return [
+        f"{value:+.{decimals}f}".replace("-", "\N{MINUS SIGN}") if value else f"{0:.{decimals}f}"
+        for value in values
+    ]
+
+
+def decimals_for(values: Sequence[float]) -> int:
+    """Return the number of decimals at which the largest of `values` shows three digits."""
+    largest = max((abs(value) for value in values), default=0.0)
+    if largest == 0:
+        return 0
+    return min(9, max(0, 2 - math.floor(math.log10(largest))))
