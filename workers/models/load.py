@@ -1,0 +1,132 @@
+"""Load a causal language model from a plain directory, and refuse what does not fit it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from app.domain.errors import JobErrorCode, JobFailure
+
+ATTENTION_IMPLEMENTATION = "sdpa"
+"""Passed explicitly, never read from the model's config. Both `sdpa` and `eager` reproduce the
+golden values of stories260K to 1e-5; `sdpa` needs no (length x length) score matrix."""
+
+_MAX_FLOAT32_CPU_BYTES = 4 * 1024**3
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A causal language model in eval mode, its tokenizer, and the dtype it runs in."""
+
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+    dtype: str
+
+
+def load_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a local model directory.
+
+    Raises
+    ------
+    JobFailure
+        The directory has no usable tokenizer.
+    """
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            model_dir, local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError) as exc:
+        raise JobFailure(
+            JobErrorCode.UNSAFE_MODEL_FORMAT,
+            "The model has no tokenizer that loads without remote code.",
+            "Add tokenizer.json and tokenizer_config.json to the model.",
+        ) from exc
+    return tokenizer
+
+
+def load_causal_lm(
+    model_dir: Path,
+    *,
+    device: str,
+    dtype: str,
+    failure: JobErrorCode = JobErrorCode.UNSAFE_MODEL_FORMAT,
+) -> LoadedModel:
+    """Load a causal language model for measurement.
+
+    Parameters
+    ----------
+    model_dir
+        Local directory with config.json, safetensors weights and a tokenizer.
+    device
+        Torch device string.
+    dtype
+        `float32`, `bfloat16`, `float16`, or `auto`: the checkpoint's dtype on an accelerator; on a
+        CPU float32 where the weights then take at most 4 GiB, else bfloat16.
+    failure
+        Code of the failure when the weights do not fit the architecture: `unsafe_model_format`
+        for an input, `reload_failed` for a checkpoint that this service wrote.
+
+    Raises
+    ------
+    JobFailure
+        The directory does not load, or has missing, unexpected or mismatched tensors.
+    """
+    tokenizer = load_tokenizer(model_dir)
+    chosen = resolve_dtype(model_dir, device=device, dtype=dtype)
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(
+            model_dir,
+            dtype=_DTYPES[chosen],
+            attn_implementation=ATTENTION_IMPLEMENTATION,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as exc:
+        raise _load_failure(failure, f"The checkpoint does not load: {exc}") from exc
+    _require_complete(report, failure)
+    return LoadedModel(model=model.to(device).eval(), tokenizer=tokenizer, dtype=chosen)
+
+
+def resolve_dtype(model_dir: Path, *, device: str, dtype: str) -> str:
+    """Name the dtype to run in; see `load_causal_lm`."""
+    if dtype != "auto":
+        return dtype
+    if not device.startswith("cpu"):
+        config = json.loads((model_dir / "config.json").read_text())
+        stored = str(config.get("dtype") or config.get("torch_dtype") or "float32")
+        return stored if stored in _DTYPES else "float32"
+    is_small = float32_bytes(model_dir) <= _MAX_FLOAT32_CPU_BYTES
+    return "float32" if is_small else "bfloat16"
+
+
+def float32_bytes(model_dir: Path) -> int:
+    """Bytes that all stored weights take in float32, from the safetensors headers alone."""
+    total = 0
+    for path in sorted(model_dir.glob("*.safetensors")):
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+        for name, tensor in header.items():
+            if name != "__metadata__":
+                total += 4 * int(torch.Size(tensor["shape"]).numel())
+    return total
+
+
+def _require_complete(report: dict[str, Any], failure: JobErrorCode) -> None:
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        keys = sorted(str(key) for key in report.get(kind) or ())
+        if keys:
+            readable = kind.replace("_", " ")
+            raise _load_failure(failure, f"The checkpoint has {readable}: {', '.join(keys[:5])}.")
+
+
+def _load_failure(code: JobErrorCode, message: str) -> JobFailure:
+    if code is JobErrorCode.RELOAD_FAILED:
+        return JobFailure(code, message, "Report this: the edited checkpoint must always load.")
+    return JobFailure(code, message, "Check that weights and config.json are of the same model.")
