@@ -1,0 +1,156 @@
+"""Check a Fairness Pruning config against a model's config, headers and tokenizer."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from app.catalog.fairness_pruning.amounts import amount_findings, removal_counts
+from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from app.catalog.fairness_pruning.pairs import PromptPair
+from app.catalog.method import CheckResult
+from app.domain.architectures import MlpDimensions, check_mlps, find_layout
+from app.domain.errors import Finding
+from app.domain.models import ModelFacts
+
+Encode = Callable[[str], list[int]]
+
+# Enough to see what is wrong with a list of pairs without an answer of megabytes.
+_MAX_FINDINGS = 100
+_SHOWN_CHARACTERS = 60
+
+
+def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
+    """Find whatever would make the job fail, as far as it shows without weights."""
+    incompatible = check_mlps(facts)
+    layout = find_layout(facts.model_type)
+    if incompatible or layout is None:
+        return CheckResult(incompatible=incompatible)
+    dimensions = layout.dimensions(facts.config)
+    any_pairs = config.pairs or config.holdout_pairs or config.control_pairs
+    if any_pairs and facts.encode is None:
+        message = "The model has no tokenizer files, and prompts cannot be read without them."
+        finding = Finding(pointer="/model", code="tokenizer_missing", message=message)
+        return CheckResult(incompatible=(finding,))
+    invalid = list(amount_findings(config, dimensions))
+    warnings = [] if invalid else list(_amount_warnings(config, dimensions))
+    if facts.encode is not None:
+        tokens = _PairTokens(config, facts.encode)
+        limit = _token_limit(config, facts)
+        invalid += islice(_pair_findings(tokens, limit), _MAX_FINDINGS)
+        invalid += _generation_findings(tokens, facts)
+        warnings += _length_warnings(tokens)
+    return CheckResult(invalid=tuple(invalid), warnings=tuple(warnings))
+
+
+class _PairTokens:
+    """The token ids of every pair of a config, each prompt encoded once."""
+
+    def __init__(self, config: FairnessPruningConfig, encode: Encode) -> None:
+        self.config = config
+        self.by_field: dict[str, list[tuple[PromptPair, list[int], list[int]]]] = {
+            field: [(pair, encode(pair.prompt_1), encode(pair.prompt_2)) for pair in pairs]
+            for field, pairs in (
+                ("pairs", config.pairs),
+                ("holdout_pairs", config.holdout_pairs),
+                ("control_pairs", config.control_pairs),
+            )
+        }
+
+    def __iter__(self) -> Iterator[tuple[str, PromptPair, list[int], list[int]]]:
+        for field, entries in self.by_field.items():
+            for index, (pair, first, second) in enumerate(entries):
+                yield f"/config/{field}/{index}", pair, first, second
+
+
+def _token_limit(config: FairnessPruningConfig, facts: ModelFacts) -> int:
+    positions = facts.config.get("max_position_embeddings")
+    return min(config.max_prompt_tokens, positions if isinstance(positions, int) else 2**31)
+
+
+def _pair_findings(tokens: _PairTokens, limit: int) -> Iterator[Finding]:
+    rule = tokens.config.on_length_mismatch
+    for pointer, pair, first, second in tokens:
+        longest = max(len(first), len(second))
+        if first == second:
+            message = f"Both prompts give the same tokens ({_shown(pair)}); swap a word."
+            yield Finding(pointer=pointer, code="pair_identical", message=message)
+        elif longest > limit:
+            message = f"A prompt has {longest} tokens, the limit is {limit} ({_shown(pair)})."
+            yield Finding(pointer=pointer, code="pair_too_long", message=message)
+        elif rule == "error" and len(first) != len(second):
+            message = (
+                f"The prompts have {len(first)} and {len(second)} tokens ({_shown(pair)}); choose "
+                "words of equal length, or set `on_length_mismatch` to `align` or `skip`."
+            )
+            yield Finding(pointer=pointer, code="pair_length_mismatch", message=message)
+    if rule == "skip" and _all_unequal(tokens):
+        message = (
+            "Every pair for selection has prompts of different token counts, so all would be "
+            "skipped; set `on_length_mismatch` to `align` or choose other words."
+        )
+        yield Finding(pointer="/config/pairs", code="pair_length_mismatch", message=message)
+
+
+def _all_unequal(tokens: _PairTokens) -> bool:
+    chosen = [entry for entry in tokens.by_field["pairs"] if entry[0].split != "holdout"]
+    return bool(chosen) and all(len(first) != len(second) for _, first, second in chosen)
+
+
+def _generation_findings(tokens: _PairTokens, facts: ModelFacts) -> Iterator[Finding]:
+    settings = tokens.config.generation
+    continued = tokens.by_field["pairs"][: settings.max_pairs]
+    longest = max((max(len(first), len(second)) for _, first, second in continued), default=0)
+    if not continued:
+        return
+    if settings.max_length is not None and longest >= settings.max_length:
+        yield Finding(
+            pointer="/config/generation/max_length",
+            code="generation_too_short",
+            message=(
+                f"A prompt to continue has {longest} tokens, so `max_length` "
+                f"{settings.max_length} leaves no room; raise it or give `max_new_tokens`."
+            ),
+        )
+    positions = facts.config.get("max_position_embeddings")
+    total = settings.max_length or longest + (settings.max_new_tokens or 0)
+    if isinstance(positions, int) and total > positions:
+        field = "max_length" if settings.max_length else "max_new_tokens"
+        yield Finding(
+            pointer=f"/config/generation/{field}",
+            code="generation_too_long",
+            message=f"{total} tokens are more than the model's {positions} positions.",
+        )
+
+
+def _length_warnings(tokens: _PairTokens) -> Iterator[str]:
+    unequal = sum(len(first) != len(second) for _, _, first, second in tokens)
+    if not unequal or tokens.config.on_length_mismatch == "error":
+        return
+    what = {
+        "align": "the tokens after the swapped words sit at shifted positions, and part of their "
+        "difference comes from that",
+        "skip": "they are left out",
+    }
+    yield (
+        f"{unequal} pairs have prompts of different token counts: "
+        f"{what[tokens.config.on_length_mismatch]}."
+    )
+
+
+def _amount_warnings(config: FairnessPruningConfig, dimensions: MlpDimensions) -> Iterator[str]:
+    counts: Sequence[int] = list(removal_counts(config, dimensions).values())
+    if not any(counts):
+        yield "No neuron is removed: the result equals the base model."
+    elif config.mode == "prune" and len(set(counts)) > 1:
+        kept = dimensions.neurons - min(counts)
+        effect = "no smaller than before" if kept == dimensions.neurons else "padded"
+        yield (
+            f"Layers lose different numbers of neurons, so all keep {kept} and shorter ones are "
+            f"filled with zero neurons: the model is {effect}."
+        )
+
+
+def _shown(pair: PromptPair) -> str:
+    return " / ".join(
+        prompt if len(prompt) <= _SHOWN_CHARACTERS else f"{prompt[:_SHOWN_CHARACTERS]}..."
+        for prompt in (pair.prompt_1, pair.prompt_2)
+    )
