@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.fixtures.servers"]
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 

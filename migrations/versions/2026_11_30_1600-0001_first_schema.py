@@ -223,12 +223,27 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("jobs", schema=None) as batch_op:
         batch_op.create_index(
+            "ix_jobs_claim",
+            ["device_class", "run_after", "priority", "queued_at"],
+            unique=False,
+            sqlite_where=sa.text("status = 'queued'"),
+            postgresql_where=sa.text("status = 'queued'"),
+        )
+        batch_op.create_index(
             "ix_jobs_lease",
             ["lease_expires_at"],
             unique=False,
             sqlite_where=sa.text("status IN ('running', 'cancelling')"),
             postgresql_where=sa.text("status IN ('running', 'cancelling')"),
         )
+        batch_op.create_index(
+            "ix_jobs_list",
+            ["project_id", "id"],
+            unique=False,
+            sqlite_where=sa.text("deleted_at IS NULL"),
+            postgresql_where=sa.text("deleted_at IS NULL"),
+        )
+        batch_op.create_index("ix_jobs_status", ["project_id", "status", "id"], unique=False)
 
     op.create_table(
         "models",
@@ -336,7 +351,7 @@ def upgrade() -> None:
         sa.Column("benchmark", sa.String(length=64), nullable=False),
         sa.Column("benchmark_version", sa.String(length=32), nullable=False),
         sa.Column("metric", sa.String(length=100), nullable=False),
-        sa.Column("group_key", sa.String(length=200), server_default="", nullable=False),
+        sa.Column("group_key", sa.String(length=200), nullable=False),
         sa.Column("seed", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("value", sa.Float(), nullable=True),
         sa.Column("nonfinite", sa.String(length=4), nullable=True),
@@ -534,10 +549,21 @@ def downgrade() -> None:
 
     op.drop_table("models")
     with op.batch_alter_table("jobs", schema=None) as batch_op:
+        batch_op.drop_index("ix_jobs_status")
+        batch_op.drop_index(
+            "ix_jobs_list",
+            sqlite_where=sa.text("deleted_at IS NULL"),
+            postgresql_where=sa.text("deleted_at IS NULL"),
+        )
         batch_op.drop_index(
             "ix_jobs_lease",
             sqlite_where=sa.text("status IN ('running', 'cancelling')"),
             postgresql_where=sa.text("status IN ('running', 'cancelling')"),
+        )
+        batch_op.drop_index(
+            "ix_jobs_claim",
+            sqlite_where=sa.text("status = 'queued'"),
+            postgresql_where=sa.text("status = 'queued'"),
         )
 
     op.drop_table("jobs")

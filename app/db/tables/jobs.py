@@ -37,7 +37,7 @@ class Job(Versioned, ProjectScoped, Base):
             "ix_jobs_claim",
             "device_class",
             "run_after",
-            sa.text("priority DESC"),
+            "priority",
             "queued_at",
             sqlite_where=_QUEUED,
             postgresql_where=_QUEUED,
@@ -48,11 +48,11 @@ class Job(Versioned, ProjectScoped, Base):
         sa.Index(
             "ix_jobs_list",
             "project_id",
-            sa.text("id DESC"),
+            "id",
             sqlite_where=_LIVE,
             postgresql_where=_LIVE,
         ),
-        sa.Index("ix_jobs_status", "project_id", "status", sa.text("id DESC")),
+        sa.Index("ix_jobs_status", "project_id", "status", "id"),
     )
 
     kind: Mapped[str] = mapped_column(sa.String(STATUS_LENGTH))
@@ -191,7 +191,7 @@ class EvaluationResult(Identified, ProjectScoped, Base):
     benchmark: Mapped[str] = mapped_column(sa.String(64))
     benchmark_version: Mapped[str] = mapped_column(sa.String(32))
     metric: Mapped[str] = mapped_column(sa.String(100))
-    group_key: Mapped[str] = mapped_column(sa.String(200), server_default="")
+    group_key: Mapped[str] = mapped_column(sa.String(200))
     seed: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
     value: Mapped[float | None] = mapped_column(sa.Float)
     nonfinite: Mapped[str | None] = mapped_column(sa.String(4))
