@@ -15,19 +15,21 @@ _MAX_CONFIG_DEPTH = 12
 
 # What the config classes of the Llama-like families know in transformers 5.24, with the older
 # spellings they still read. tests/unit/test_model_config.py compares the set with the classes.
-_LLAMA_LIKE_KEYS = frozenset(
-    """
-    _name_or_path architectures attention_bias attention_dropout attn_logit_softcapping
-    bos_token_id chunk_size_feed_forward dtype eos_token_id final_logit_softcapping head_dim
-    hidden_act hidden_activation hidden_size id2label initializer_range intermediate_size
-    is_encoder_decoder label2id layer_types max_position_embeddings max_window_layers mlp_bias
-    model_type num_attention_heads num_hidden_layers num_key_value_heads num_labels
-    output_attentions output_hidden_states pad_token_id partial_rotary_factor pretraining_tp
-    problem_type query_pre_attn_scalar return_dict rms_norm_eps rope_parameters rope_scaling
-    rope_theta sliding_window tie_word_embeddings tokenizer_class torch_dtype
-    transformers_version use_bidirectional_attention use_cache use_sliding_window vocab_size
-    """.split()
-)
+# fmt: off
+_LLAMA_LIKE_KEYS = frozenset({
+    "_name_or_path", "architectures", "attention_bias", "attention_dropout",
+    "attn_logit_softcapping", "bos_token_id", "chunk_size_feed_forward", "dtype", "eos_token_id",
+    "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation", "hidden_size",
+    "id2label", "initializer_range", "intermediate_size", "is_encoder_decoder", "label2id",
+    "layer_types", "max_position_embeddings", "max_window_layers", "mlp_bias", "model_type",
+    "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "num_labels",
+    "output_attentions", "output_hidden_states", "pad_token_id", "partial_rotary_factor",
+    "pretraining_tp", "problem_type", "query_pre_attn_scalar", "return_dict", "rms_norm_eps",
+    "rope_parameters", "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings",
+    "tokenizer_class", "torch_dtype", "transformers_version", "use_bidirectional_attention",
+    "use_cache", "use_sliding_window", "vocab_size",
+})
+# fmt: on
 # Keys by which a file names code to import; without them the library's own classes are used.
 _CODE_REFERENCES = frozenset({"auto_map", "custom_pipelines", "trust_remote_code"})
 
@@ -71,8 +73,8 @@ def clean_config(config: Mapping[str, Any]) -> CleanedConfig:
             '"llama".',
         )
     _refuse_quantized(config)
-    _refuse_code_selectors(config, "")
-    named_code = any(key in _CODE_REFERENCES for key, _ in _walk(config, ""))
+    _refuse_code_selectors(config)
+    named_code = any(key in _CODE_REFERENCES for key, _ in _walk(config))
     if named_code and model_type not in NATIVE_MODEL_TYPES:
         raise unsafe(
             "custom_code",
@@ -85,9 +87,7 @@ def clean_config(config: Mapping[str, Any]) -> CleanedConfig:
     else:
         kept = {key: value for key, value in kept.items() if not _is_selector(key)}
     warnings = (
-        (
-            "The model names code of its own (auto_map); it was ignored, the library's class is used.",
-        )
+        ("The model names code of its own (auto_map). It was ignored: the library has its own.",)
         if named_code
         else ()
     )
@@ -105,8 +105,8 @@ def clean_file(name: str, data: bytes) -> bytes:
     if not name.endswith("config.json"):
         return data
     content = parse_config(data, name=name)
-    _refuse_code_selectors(content, "", name=name)
-    if not any(key in _CODE_REFERENCES for key, _ in _walk(content, "")):
+    _refuse_code_selectors(content, name=name)
+    if not any(key in _CODE_REFERENCES for key, _ in _walk(content)):
         return data
     return _dump(_without_code_references(content))
 
@@ -115,14 +115,14 @@ def _dump(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _walk(value: Any, path: str) -> Iterable[tuple[str, Any]]:
+def _walk(value: Any) -> Iterable[tuple[str, Any]]:
     """Yield every (key, value) of nested objects. The depth is limited by `parse_config`."""
     items = value.items() if isinstance(value, Mapping) else ()
     for key, child in items:
         yield key, child
-        yield from _walk(child, f"{path}.{key}")
+        yield from _walk(child)
     for child in value if isinstance(value, list) else ():
-        yield from _walk(child, path)
+        yield from _walk(child)
 
 
 def _without_code_references(value: Any) -> Any:
@@ -146,10 +146,8 @@ def _is_selector(key: str) -> bool:
     )
 
 
-def _refuse_code_selectors(
-    config: Mapping[str, Any], path: str, *, name: str = "config.json"
-) -> None:
-    for key, value in _walk(config, path):
+def _refuse_code_selectors(config: Mapping[str, Any], *, name: str = "config.json") -> None:
+    for key, value in _walk(config):
         selects = _is_selector(key) or "kernel" in key.lower()
         # A number or a list of numbers is a size (conv_kernel), and a flag selects nothing.
         if selects and _holds_text(value):
@@ -166,7 +164,7 @@ def _holds_text(value: Any) -> bool:
 
 
 def _refuse_quantized(config: Mapping[str, Any]) -> None:
-    for key, value in _walk(config, ""):
+    for key, value in _walk(config):
         if key in ("quantization_config", "compression_config") and value:
             raise quantized("config.json declares quantised weights (quantization_config).")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from app.domain.errors import Finding, MethodModelIncompatible
+from app.domain.errors import Finding, MethodModelIncompatible, UnsafeModelFormat
 from app.security.paths import is_plain_name
 from app.security.safetensors_check import unsafe
 
@@ -99,21 +99,20 @@ def choose_weights(names: Collection[str]) -> WeightChoice:
         raise MethodModelIncompatible(
             message, findings=(Finding("/model", "adapter_checkpoint", message),)
         )
-    _refuse_without_weights(names)
-    raise AssertionError("unreachable")
+    raise _no_weights(names)
 
 
-def _refuse_without_weights(names: Collection[str]) -> None:
+def _no_weights(names: Collection[str]) -> UnsafeModelFormat:
     by_suffix = {PurePosixPath(name).suffix.lower(): name for name in sorted(names, reverse=True)}
     if ".safetensors" in by_suffix:
-        raise unsafe(
+        return unsafe(
             "weights_unnamed",
             f"The model has {by_suffix['.safetensors']}, but neither {SINGLE_WEIGHTS} nor "
             f"{WEIGHTS_INDEX}. Save it again with `save_pretrained`.",
         )
     pickles = sorted(_PICKLE_SUFFIXES & by_suffix.keys())
     if pickles:
-        raise unsafe(
+        return unsafe(
             "unsafe_weights_only",
             f"The model has only pickle weights ({by_suffix[pickles[0]]}), which can run code "
             "when loaded. Convert it where you trust it: load it with transformers and call "
@@ -121,12 +120,12 @@ def _refuse_without_weights(names: Collection[str]) -> None:
         )
     others = sorted(_OTHER_WEIGHT_SUFFIXES & by_suffix.keys())
     if others:
-        raise unsafe(
+        return unsafe(
             "weights_format",
             f"The model has weights as {by_suffix[others[0]]} only. Give the repository of the "
             "original model, with safetensors weights.",
         )
-    raise unsafe(
+    return unsafe(
         "weights_missing",
         f"The model has no weights. It needs {SINGLE_WEIGHTS}, or {WEIGHTS_INDEX} with its shards.",
     )
