@@ -1,0 +1,64 @@
+"""The entry point."""
+
+from types import TracebackType
+from typing import Self, cast
+
+import httpx
+
+from debias_client.jobs import Jobs
+from debias_client.methods import Methods
+from debias_client.pages import as_object
+from debias_client.retries import RetryPolicy
+from debias_client.schemas import Me
+from debias_client.transport import Clock, Transport
+
+# A POST may spend 5 s of the service's own budget on looking at a hub model.
+DEFAULT_TIMEOUT_S = 30.0
+
+
+class Client:
+    """A connection to one Evenhand service; close it, or use it in a `with` statement.
+
+    Reads, keyed creates and other calls that may be repeated are tried again after answers
+    429, 502, 503 and 504 and after lost connections, as `retry` says. `timeout` is in seconds,
+    for connecting and for each silence while reading. Safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        retry: RetryPolicy | None = None,
+        transport: httpx.BaseTransport | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        headers = {"Accept": "application/json", "User-Agent": "evenhand-client"}
+        if api_key is not None:
+            headers["Authorization"] = f"Bearer {api_key}"
+        self._http = httpx.Client(
+            base_url=base_url, headers=headers, timeout=timeout, transport=transport
+        )
+        self._transport = Transport(self._http, retry or RetryPolicy(), clock=clock or Clock())
+        self.methods = Methods(self._transport)
+        self.jobs = Jobs(self._transport)
+
+    def me(self) -> Me:
+        """Give the key in use, its project and scopes, and the quotas."""
+        return cast("Me", as_object(self._transport.get("/v1/me"), "/v1/me"))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
