@@ -1,4 +1,4 @@
-"""The one function that writes `jobs.status`."""
+"""The only module that writes `jobs.status`: one function creates a job, one moves it on."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,9 +10,34 @@ from sqlalchemy.orm import Session
 
 from app.db.events import add_to_outbox, append_event
 from app.db.tables import Job
+from app.domain.clock import unix_ms
+from app.domain.ids import new_id
 from app.domain.states import LEASED, TERMINAL, Actor, JobStatus, check_transition
 
 DISPATCH_TOPIC = "dispatch"
+
+
+def create_job(session: Session, *, now: datetime, columns: Mapping[str, Any]) -> Job:
+    """Insert a queued job with its first events, and ask for dispatch: one transaction.
+
+    `columns` holds what the request decided: everything but id, status and times.
+    """
+    job = Job(
+        id=new_id(unix_ms(now)),
+        status=JobStatus.QUEUED,
+        created_at=now,
+        updated_at=now,
+        queued_at=now,
+        run_after=now,
+        **columns,
+    )
+    session.add(job)
+    session.flush()
+    append_event(session, job.id, "job.created", now=now)
+    append_event(session, job.id, "job.queued", now=now)
+    add_to_outbox(session, DISPATCH_TOPIC, job.id, now=now)
+    session.refresh(job)
+    return job
 
 
 def transition(

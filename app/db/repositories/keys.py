@@ -1,0 +1,67 @@
+"""API keys."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.tables import ApiKey
+
+
+class KeyRepository:
+    """Keys of one project."""
+
+    def __init__(self, session: Session, project_id: UUID) -> None:
+        self._session = session
+        self._project_id = project_id
+
+    def add(self, **columns: Any) -> ApiKey:
+        """Insert a key."""
+        key = ApiKey(project_id=self._project_id, **columns)
+        self._session.add(key)
+        self._session.flush()
+        return key
+
+    def get(self, key_id: UUID) -> ApiKey | None:
+        """Return a key that is not revoked."""
+        statement = self._live().where(ApiKey.id == key_id)
+        return self._session.execute(statement).scalar_one_or_none()
+
+    def page(self, *, before: UUID | None, limit: int) -> Sequence[ApiKey]:
+        """List keys that are not revoked, newest first."""
+        statement = self._live().order_by(ApiKey.id.desc()).limit(limit)
+        if before is not None:
+            statement = statement.where(ApiKey.id < before)
+        return self._session.execute(statement).scalars().all()
+
+    def revoke(self, key_id: UUID, *, now: datetime) -> bool:
+        """Revoke a key; False when there is no such live key."""
+        statement = (
+            sa.update(ApiKey)
+            .where(
+                ApiKey.project_id == self._project_id,
+                ApiKey.id == key_id,
+                ApiKey.revoked_at.is_(None),
+            )
+            .values(revoked_at=now)
+            .returning(ApiKey.id)
+        )
+        return self._session.execute(statement).scalar_one_or_none() is not None
+
+    def _live(self) -> sa.Select[ApiKey]:
+        return sa.select(ApiKey).where(
+            ApiKey.project_id == self._project_id, ApiKey.revoked_at.is_(None)
+        )
+
+
+def find_key(session: Session, prefix: str) -> ApiKey | None:
+    """Find a key by its prefix: the one look-up that has no project yet."""
+    return session.execute(sa.select(ApiKey).where(ApiKey.prefix == prefix)).scalar_one_or_none()
+
+
+def note_key_use(session: Session, key_id: UUID, *, now: datetime) -> None:
+    """Record that a key was used."""
+    session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=now))

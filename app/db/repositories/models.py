@@ -1,0 +1,61 @@
+"""Model versions and their files."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.tables import Blob, ModelFile, ModelVersion
+
+
+class ModelRepository:
+    """Model versions of one project."""
+
+    def __init__(self, session: Session, project_id: UUID) -> None:
+        self._session = session
+        self._project_id = project_id
+
+    def get_version(self, version_id: UUID) -> ModelVersion | None:
+        """Return a version."""
+        statement = sa.select(ModelVersion).where(
+            ModelVersion.project_id == self._project_id, ModelVersion.id == version_id
+        )
+        return self._session.execute(statement).scalar_one_or_none()
+
+    def version_of_job(self, job_id: UUID) -> UUID | None:
+        """Id of the version that a job made."""
+        statement = sa.select(ModelVersion.id).where(
+            ModelVersion.project_id == self._project_id,
+            ModelVersion.created_by_job_id == job_id,
+        )
+        return self._session.execute(statement).scalar_one_or_none()
+
+    def versions_of_jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, UUID]:
+        """Version ids by the job that made them."""
+        statement = sa.select(ModelVersion.created_by_job_id, ModelVersion.id).where(
+            ModelVersion.project_id == self._project_id,
+            ModelVersion.created_by_job_id.in_(job_ids),
+        )
+        rows = self._session.execute(statement)
+        return {job_id: version_id for job_id, version_id in rows if job_id is not None}
+
+    def files(self, version_id: UUID) -> Sequence[ModelFile]:
+        """Files of a version, by path."""
+        statement = (
+            sa.select(ModelFile)
+            .join(ModelVersion, ModelVersion.id == ModelFile.model_version_id)
+            .where(
+                ModelVersion.project_id == self._project_id,
+                ModelFile.model_version_id == version_id,
+            )
+            .order_by(ModelFile.path)
+        )
+        return self._session.execute(statement).scalars().all()
+
+    def blob(self, sha256: str) -> Blob | None:
+        """Return the stored bytes of that digest."""
+        statement = sa.select(Blob).where(
+            Blob.project_id == self._project_id, Blob.sha256 == sha256, Blob.state == "stored"
+        )
+        return self._session.execute(statement).scalar_one_or_none()

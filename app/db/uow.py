@@ -1,0 +1,81 @@
+"""One transaction of one principal: session, repositories and the time."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from sqlalchemy.orm import Session
+
+from app.db.repositories.artifacts import ArtifactRepository
+from app.db.repositories.idempotency import IdempotencyRepository
+from app.db.repositories.job_records import JobRecordRepository
+from app.db.repositories.jobs import JobRepository
+from app.db.repositories.keys import KeyRepository
+from app.db.repositories.models import ModelRepository
+from app.db.repositories.projects import ProjectRepository
+from app.db.session import Database
+from app.security.scopes import Principal
+
+
+@dataclass(frozen=True)
+class UnitOfWork:
+    """What a service works with. Repositories see the principal's project only."""
+
+    database: Database
+    session: Session
+    principal: Principal
+
+    @cached_property
+    def now(self) -> datetime:
+        """The time all rows of this transaction are stamped with."""
+        return self.database.now(self.session)
+
+    @cached_property
+    def jobs(self) -> JobRepository:
+        """Jobs of the project."""
+        return JobRepository(self.session, self.principal.project_id)
+
+    @cached_property
+    def records(self) -> JobRecordRepository:
+        """Attempts, events, logs, metrics and evaluations of the project's jobs."""
+        return JobRecordRepository(self.session, self.principal.project_id)
+
+    @cached_property
+    def artifacts(self) -> ArtifactRepository:
+        """Artifacts and checkpoints of the project's jobs."""
+        return ArtifactRepository(self.session, self.principal.project_id)
+
+    @cached_property
+    def models(self) -> ModelRepository:
+        """Model versions of the project."""
+        return ModelRepository(self.session, self.principal.project_id)
+
+    @cached_property
+    def keys(self) -> KeyRepository:
+        """API keys of the project."""
+        return KeyRepository(self.session, self.principal.project_id)
+
+    @cached_property
+    def idempotency(self) -> IdempotencyRepository:
+        """Stored answers of the project."""
+        return IdempotencyRepository(self.session, self.principal.project_id)
+
+    @cached_property
+    def project(self) -> ProjectRepository:
+        """The project itself, its quotas and their use."""
+        return ProjectRepository(self.session, self.principal.project_id)
+
+
+def unit_of_work(
+    database: Database, principal: Principal, *, write: bool = False
+) -> AbstractContextManager[UnitOfWork]:
+    """Open one transaction: committed once at the end when `write`, else rolled back."""
+    return _unit_of_work(database, principal, write=write)
+
+
+@contextmanager
+def _unit_of_work(database: Database, principal: Principal, *, write: bool) -> Iterator[UnitOfWork]:
+    with database.write() if write else database.read() as session:
+        yield UnitOfWork(database, session, principal)
