@@ -1,0 +1,153 @@
+"""Decide what happens to each tensor of a checkpoint when neurons are removed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from app.domain.architectures import MlpDimensions, MlpLayout, Projection, check_mlps, find_layout
+from app.domain.errors import JobErrorCode, JobFailure
+from workers.models.streaming import ZERO, Edit, Gather, Indices, Scale
+from workers.models.tensor_files import CheckpointFiles
+
+
+@dataclass(frozen=True, slots=True)
+class EditPlan:
+    """The edit of every tensor that changes.
+
+    `neurons_after` is the size that all layers get; `padding_neurons` counts the zero neurons
+    that fill up the layers that keep fewer.
+    """
+
+    layout: MlpLayout
+    dimensions: MlpDimensions
+    edits: Mapping[str, Edit]
+    neurons_after: int
+    padding_neurons: Mapping[int, int]
+
+
+def plan_edit(
+    checkpoint: CheckpointFiles,
+    removed: Mapping[int, Sequence[int]],
+    config: FairnessPruningConfig,
+) -> EditPlan:
+    """Decide what happens to each tensor.
+
+    Parameters
+    ----------
+    checkpoint
+        The base model; all of its layers must fit the layout of its family.
+    removed
+        Neurons to remove by layer; layers may be missing or empty.
+    config
+        `mode`, `scale_factor` and `uneven` are used.
+
+    Raises
+    ------
+    JobFailure
+        The model or the neurons do not fit. Both are refused before a job starts, so this
+        means that the files changed since.
+    """
+    layout, dimensions = layout_of(checkpoint)
+    _require_valid(removed, dimensions)
+    kept_counts = {
+        n: dimensions.neurons - len(removed.get(n, ())) for n in range(dimensions.layers)
+    }
+    after, padding = dimensions.neurons, dict[int, int]()
+    if config.mode == "prune":
+        after = max(kept_counts.values())
+        padding = {n: after - kept for n, kept in kept_counts.items() if kept < after}
+    if padding and config.uneven == "error":
+        raise _refused("Layers would keep different numbers of neurons, and `uneven` is `error`.")
+    edits: dict[str, Edit] = {}
+    for layer in range(dimensions.layers):
+        gone = sorted(removed.get(layer, ()))
+        if gone:
+            edits |= _layer_edits(
+                checkpoint, layout, layer, _Layer(gone, dimensions, after, config)
+            )
+    return EditPlan(layout, dimensions, edits, after, padding)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """What happens to the neurons of one layer."""
+
+    removed: list[int]
+    dimensions: MlpDimensions
+    neurons_after: int
+    config: FairnessPruningConfig
+
+    def sources(self) -> Indices:
+        """Say where each neuron of the result comes from."""
+        if self.config.mode == "zero":
+            sources = np.arange(self.dimensions.neurons, dtype=np.int64)
+            sources[self.removed] = ZERO
+            return sources
+        kept = np.delete(np.arange(self.dimensions.neurons, dtype=np.int64), self.removed)
+        padding = np.full(self.neurons_after - len(kept), ZERO, dtype=np.int64)
+        return np.concatenate([kept, padding])
+
+
+def _layer_edits(
+    checkpoint: CheckpointFiles, layout: MlpLayout, number: int, layer: _Layer
+) -> dict[str, Edit]:
+    """Plan the tensors of one layer; the bias of the down projection is never touched."""
+    if layer.config.mode == "scale":
+        down = layout.projection("down")
+        if down is None:
+            raise _refused("The model's MLP has no down projection.")
+        indices = np.array(layer.removed, dtype=np.int64)
+        edit = Scale(down.neuron_axis, indices, layer.config.scale_factor)
+        return {layout.weight(number, down): edit}
+    edits: dict[str, Edit] = {}
+    present = {tensor.name for shard in checkpoint.shards for tensor in shard.tensors}
+    sources = layer.sources()
+    for projection in layout.projections:
+        blocks = _block_sources(sources, projection, layer.dimensions.neurons)
+        edits[layout.weight(number, projection)] = Gather(projection.neuron_axis, blocks)
+        bias = layout.bias(number, projection)
+        if bias in present and not projection.is_down:
+            edits[bias] = Gather(0, blocks)
+    return edits
+
+
+def _block_sources(sources: Indices, projection: Projection, neurons: int) -> Indices:
+    """Repeat the choice for every block of a fused projection."""
+    blocks = range(len(projection.roles))
+    return np.concatenate([np.where(sources == ZERO, ZERO, sources + n * neurons) for n in blocks])
+
+
+def layout_of(checkpoint: CheckpointFiles) -> tuple[MlpLayout, MlpDimensions]:
+    """Find the layout and dimensions of a checkpoint, all layers verified.
+
+    Raises
+    ------
+    JobFailure
+        The checkpoint does not fit any layout.
+    """
+    facts = checkpoint.facts()
+    findings = check_mlps(facts)
+    layout = find_layout(facts.model_type)
+    if findings or layout is None:
+        raise _refused(findings[0].message if findings else "The family is not supported.")
+    return layout, layout.dimensions(facts.config)
+
+
+def _require_valid(removed: Mapping[int, Sequence[int]], dimensions: MlpDimensions) -> None:
+    for layer, neurons in removed.items():
+        distinct = set(neurons)
+        inside = all(0 <= neuron < dimensions.neurons for neuron in distinct)
+        if not 0 <= layer < dimensions.layers or not inside or len(distinct) != len(neurons):
+            raise _refused(f"The neurons named for layer {layer} do not exist or repeat.")
+        if len(distinct) >= dimensions.neurons:
+            raise _refused(f"Layer {layer} would lose all of its neurons.")
+
+
+def _refused(message: str) -> JobFailure:
+    return JobFailure(
+        code=JobErrorCode.CONFIG_INVALID,
+        message=message,
+        hint="Submit the job again; if this comes back, check the model's files.",
+    )

@@ -1,0 +1,185 @@
+"""How much each MLP neuron matters, from the weights alone (or, for `hybrid`, with activations).
+
+Scores are computed from the safetensors files, one matrix at a time in blocks of rows read as
+float32, so the model is never loaded. `max_abs` is the formula printed in the article; `ppm` is
+what its code computes under the name MAW, and what its published numbers need.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from app.domain.architectures import MlpLayout, Role
+from workers.models.streaming import ShouldStop
+from workers.models.tensor_files import (
+    CheckpointFiles,
+    Float32,
+    StoredTensor,
+    open_checkpoint,
+    row_blocks,
+    to_float32,
+)
+from workers.runtime.context import Stopped
+
+Vector = npt.NDArray[np.float32]
+_Float64 = npt.NDArray[np.float64]
+
+# Small, since each block is widened up to fourfold and copied once more by a score.
+_BLOCK_BYTES = 4 * 1024 * 1024
+
+# Keeps the quotients of `hybrid` finite; the value of the library it is compared with.
+_EPSILON = 1e-8
+
+
+def _max_abs(rows: _Float64) -> _Float64:
+    score: _Float64 = np.abs(rows).max(axis=1)
+    return score
+
+
+def _peak_to_peak(rows: _Float64) -> _Float64:
+    """Sum of the maximum and the absolute minimum: a true range only with both signs present."""
+    score: _Float64 = rows.max(axis=1) + np.abs(rows.min(axis=1))
+    return score
+
+
+def _variance(rows: _Float64) -> _Float64:
+    score: _Float64 = rows.var(axis=1, ddof=1)
+    return score
+
+
+def _norm_1(rows: _Float64) -> _Float64:
+    score: _Float64 = np.abs(rows).sum(axis=1)
+    return score
+
+
+def _norm_2(rows: _Float64) -> _Float64:
+    score: _Float64 = np.sqrt(np.square(rows).sum(axis=1))
+    return score
+
+
+_ROW_SCORES: Mapping[str, Callable[[_Float64], _Float64]] = {
+    "max_abs": _max_abs,
+    "ppm": _peak_to_peak,
+    "vow": _variance,
+    "pon": _norm_1,
+    "l2": _norm_2,
+}
+
+
+def importance_scores(
+    model_dir: Path,
+    layout: MlpLayout,
+    kind: str,
+    *,
+    activation_norms: Mapping[int, npt.NDArray[np.floating]] | None = None,
+    should_stop: ShouldStop = lambda: False,
+) -> dict[int, Vector]:
+    """Score every neuron of every layer.
+
+    Parameters
+    ----------
+    model_dir
+        The model as a transformers directory.
+    layout
+        Names of its projections.
+    kind
+        `max_abs`, `ppm`, `vow`, `pon`, `l2` or `hybrid`.
+    activation_norms
+        For `hybrid`: by layer, the root of the sum of squares of each neuron's activation over
+        all real tokens of the calibration texts, shape (I,).
+    should_stop
+        Polled before every matrix.
+
+    Returns
+    -------
+    dict
+        By layer, a float32 vector of shape (I,); higher matters more.
+
+    Raises
+    ------
+    Stopped
+        `should_stop` said so.
+    ValueError
+        `kind` is unknown, or `hybrid` lacks its activation norms.
+    """
+    if kind == "hybrid":
+        if activation_norms is None:
+            raise ValueError("hybrid importance needs activation norms")
+    elif kind not in _ROW_SCORES:
+        raise ValueError(f"unknown importance {kind!r}")
+    matrices = _Matrices(open_checkpoint(model_dir), layout, should_stop)
+    layers = range(layout.dimensions(matrices.checkpoint.config).layers)
+    if kind == "hybrid" and activation_norms is not None:
+        return {n: _hybrid(matrices, n, activation_norms[n]) for n in layers}
+    return {n: _from_rows(matrices, n, kind) for n in layers}
+
+
+def _from_rows(matrices: "_Matrices", layer: int, kind: str) -> Vector:
+    """Combine gate and up: a product for `pon`, a sum for the others."""
+    score = _ROW_SCORES[kind]
+    up = matrices.neuron_rows(layer, "up", score)
+    if matrices.layout.projection("gate") is None:
+        return up.astype(np.float32)
+    gate = matrices.neuron_rows(layer, "gate", score)
+    return (gate * up if kind == "pon" else gate + up).astype(np.float32)
+
+
+def _hybrid(
+    matrices: "_Matrices", layer: int, activation_norms: npt.NDArray[np.floating]
+) -> Vector:
+    roles: tuple[Role, ...] = ("gate", "up")
+    present = [role for role in roles if matrices.layout.projection(role) is not None]
+    parts = [matrices.neuron_rows(layer, role, _peak_to_peak) for role in present]
+    parts.append(matrices.down_ranges(layer))
+    total: _Float64 = np.sum([part / (part.max() + _EPSILON) for part in parts], axis=0)
+    return (total * activation_norms.astype(np.float64)).astype(np.float32)
+
+
+class _Matrices:
+    """Reads projections of one checkpoint as blocks of rows."""
+
+    def __init__(
+        self, checkpoint: CheckpointFiles, layout: MlpLayout, should_stop: ShouldStop
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.layout = layout
+        self._should_stop = should_stop
+
+    def neuron_rows(
+        self, layer: int, role: Role, score: Callable[[_Float64], _Float64]
+    ) -> _Float64:
+        """Apply `score` to the weights that lead into each neuron."""
+        path, tensor = self._find(layer, role)
+        with path.open("rb") as file:
+            return np.concatenate([score(rows) for rows in _rows(file, tensor)])
+
+    def down_ranges(self, layer: int) -> _Float64:
+        """Peak to peak of the weights that lead out of each neuron: columns of the down matrix."""
+        path, tensor = self._find(layer, "down")
+        highest = np.full(tensor.shape[1], -np.inf)
+        lowest = np.full(tensor.shape[1], np.inf)
+        with path.open("rb") as file:
+            for rows in _rows(file, tensor):
+                np.maximum(highest, rows.max(axis=0), out=highest)
+                np.minimum(lowest, rows.min(axis=0), out=lowest)
+        ranges: _Float64 = highest + np.abs(lowest)
+        return ranges
+
+    def _find(self, layer: int, role: Role) -> tuple[Path, StoredTensor]:
+        if self._should_stop():
+            raise Stopped
+        projection = self.layout.projection(role)
+        if projection is None:
+            raise ValueError(f"the layout has no {role} projection")
+        shard, tensor = self.checkpoint.locate(self.layout.weight(layer, projection))
+        return shard.path, tensor
+
+
+def _rows(file: BinaryIO, tensor: StoredTensor) -> Iterator[_Float64]:
+    """Yield blocks of rows: values as float32, widened so that sums do not depend on blocks."""
+    for _, bits in row_blocks(file, tensor, block_bytes=_BLOCK_BYTES):
+        values: Float32 = to_float32(bits, tensor.dtype)
+        yield values.astype(np.float64)
