@@ -38,11 +38,15 @@ def wait_for(probe: Callable[[], T], *, timeout_s: float, what: str) -> T:
 
 @dataclass
 class Service:
-    """One deployment below `home`; `roles` are the console commands it consists of."""
+    """One deployment below `home`; `roles` are the console commands it consists of.
+
+    `prepare` are commands that run once before them.
+    """
 
     home: Path
     environment: dict[str, str]
     roles: dict[str, list[str]]
+    prepare: list[list[str]] = field(default_factory=list)
     port: int = field(default_factory=lambda: reserve_ports(1)[0])
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -52,6 +56,9 @@ class Service:
 
     def start(self) -> "Service":
         self.home.mkdir(parents=True, exist_ok=True)
+        for arguments in self.prepare:
+            command = [sys.executable, "-m", "app.cli.main", *arguments]
+            subprocess.run(command, env={**os.environ, **self.environment}, check=True)
         for role in self.roles:
             self.start_role(role)
         self.wait_until_ready()
@@ -127,7 +134,8 @@ def production(home: Path, urls: dict[str, str], **environment: str) -> Service:
         "api": ["api", "--host", "127.0.0.1", "--port", "{port}"],
         "worker": ["worker", "--classes", "cpu"],
     }
-    return Service(home, common(home) | urls | environment, roles)
+    environment = common(home) | urls | environment
+    return Service(home, environment, roles, prepare=[["db", "upgrade"]])
 
 
 def common(home: Path) -> dict[str, str]:

@@ -101,12 +101,12 @@ def test_before_and_after_of_one_pair(
 
 
 LOAD_PLAINLY = """
-import sys
+import json, sys
 import numpy as np, torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 checkpoint, base, removed, output = sys.argv[1:]
 assert not any(name.split(".")[0] in ("app", "workers", "debias_client") for name in sys.modules)
-removed = eval(removed)
+removed = json.loads(removed)
 tokenizer = AutoTokenizer.from_pretrained(checkpoint)
 tokens = tokenizer("Once upon a time there was a doctor", return_tensors="pt")
 pruned = AutoModelForCausalLM.from_pretrained(checkpoint).eval()
@@ -131,7 +131,7 @@ def test_the_checkpoint_loads_plainly_and_equals_the_zero_masked_original(
     subprocess.run(
         [
             sys.executable, "-I", "-c", LOAD_PLAINLY, str(tmp_path / "checkpoint"),
-            str(shared_data / "models" / MODEL), repr(report["removed"]), str(tmp_path / "l.npz"),
+            str(shared_data / "models" / MODEL), json.dumps(report["removed"]), str(tmp_path / "l.npz"),
         ],
         check=True,
     )  # fmt: skip
