@@ -16,6 +16,8 @@ SPECIAL_TOKENS = "special_tokens_map.json"
 ADDED_TOKENS = "added_tokens.json"
 SINGLE_WEIGHTS = "model.safetensors"
 WEIGHTS_INDEX = "model.safetensors.index.json"
+# Files whose keys can select code; each is cleaned before a loader sees it.
+CONFIGS = (CONFIG, "generation_config.json", "preprocessor_config.json", TOKENIZER_CONFIG)
 
 # service.md 12, Model intake. Weights are added to these by name, once they are chosen.
 _METADATA = (

@@ -1,0 +1,214 @@
+"""One way to read a model's files, whether on the hub, in a folder or in our store."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from app.domain.errors import Finding, ModelNotFound, UriNotAllowed
+from app.domain.models import FileFact
+from app.integrations.hub import Deadline, HubClient, HubFile, RepoFile, RepoListing, is_commit
+from app.integrations.hub.cache import CommitCache
+from app.security.model_files import is_allowed_file, is_weight_file
+from app.security.paths import is_plain_name, resolve_below
+from app.security.safetensors_check import unsafe
+
+ReadBlob = Callable[[str, int, int], bytes]
+
+# The first request for a weight file: large enough for the header of most models.
+_HEAD_BYTES = 256 * 1024
+_LISTING = ".listing.json"
+_CACHED_HEAD_SUFFIX = ".head"
+
+
+class ModelReader(Protocol):
+    """The files of one model, and ranges of their bytes.
+
+    `files` holds every file at the top level, those too that may not be fetched: their names
+    tell what is wrong with a model. `mtimes_ns` is empty except for local folders.
+    """
+
+    @property
+    def files(self) -> Mapping[str, FileFact]:
+        """Every file by its name."""
+
+    @property
+    def mtimes_ns(self) -> Mapping[str, int]:
+        """Time stamps of local files."""
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """Read the bytes of `name` from `start` up to, not including, `end`."""
+
+
+class FolderReader:
+    """Reads a folder below the models directory; links may not lead out of that directory."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self._paths: dict[str, Path] = {}
+        self.files: dict[str, FileFact] = {}
+        self.mtimes_ns: dict[str, int] = {}
+        root = root.resolve(strict=True)
+        for entry in sorted(folder.iterdir()):
+            if is_plain_name(entry.name):
+                self._add(root, entry)
+
+    def _add(self, root: Path, entry: Path) -> None:
+        try:
+            path = entry.resolve(strict=True)
+        except (FileNotFoundError, RuntimeError):
+            return  # a link to nothing, or to itself: the same as no file
+        if not path.is_file():
+            return
+        if not path.is_relative_to(root):
+            if is_allowed_file(entry.name):
+                raise UriNotAllowed(
+                    f"{entry.name} is a link that leads out of the models directory. Put the file "
+                    "itself there."
+                )
+            return
+        facts = path.stat()
+        self._paths[entry.name] = path
+        self.files[entry.name] = FileFact(entry.name, facts.st_size)
+        self.mtimes_ns[entry.name] = facts.st_mtime_ns
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """Read a range of a local file."""
+        # The path was resolved: a link in its place now was put there since.
+        handle = os.open(self._paths[name], os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(handle, "rb") as file:
+            file.seek(start)
+            return file.read(end - start)
+
+
+class VersionReader:
+    """Reads the blobs of a model version of our store."""
+
+    def __init__(self, files: Iterable[FileFact], read_blob: ReadBlob) -> None:
+        self.files = {file.path: file for file in files}
+        self.mtimes_ns: dict[str, int] = {}
+        self._read_blob = read_blob
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """Read a range of a blob."""
+        digest = self.files[name].sha256
+        if digest is None:
+            raise ValueError(f"the version's file {name} has no digest")
+        return self._read_blob(digest, start, end)
+
+
+class HubReader:
+    """Reads a repository of the hub at a commit, through the cache unless it is restricted."""
+
+    def __init__(
+        self,
+        client: HubClient,
+        repo_id: str,
+        listing: RepoListing,
+        *,
+        cache: CommitCache | None,
+        deadline: Deadline,
+    ) -> None:
+        self._client = client
+        self._repo_id = repo_id
+        self._commit = listing.commit
+        self._cache = cache
+        self._deadline = deadline
+        self._heads: dict[str, bytes] = {}
+        self.mtimes_ns: dict[str, int] = {}
+        self.files = {
+            file.path: FileFact(file.path, self._size(file), file.sha256)
+            for file in listing.files
+            if is_plain_name(file.path)
+        }
+
+    def _size(self, file: HubFile) -> int:
+        if file.size is not None:
+            return file.size
+        if not is_allowed_file(file.path):
+            return 0  # never fetched: only its name matters
+        size = self._client.measure(self._file(file.path), deadline=self._deadline)
+        if size is None:
+            raise unsafe("size_unknown", f"The hub does not say how large {file.path} is.")
+        return size
+
+    def _file(self, name: str) -> RepoFile:
+        return RepoFile(self._repo_id, self._commit, name)
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """Read a range near the start of a file; what was read is kept."""
+        kept = name + _CACHED_HEAD_SUFFIX
+        head = self._heads.get(name) or (self._cache.get(kept) if self._cache else None) or b""
+        if len(head) < end:
+            wanted = min(max(end, _HEAD_BYTES), self.files[name].size_bytes)
+            wanted = wanted if is_weight_file(name) else self.files[name].size_bytes
+            head += self._client.read_range(
+                self._file(name), len(head), max(wanted, end), deadline=self._deadline
+            )
+            if self._cache:
+                self._cache.put(kept, head)
+        self._heads[name] = head
+        return head[start:end]
+
+
+def open_hub(
+    client: HubClient, repo_id: str, revision: str, *, cache_dir: Path, deadline: Deadline
+) -> tuple[HubReader, RepoListing]:
+    """Resolve a revision and open its commit for reading.
+
+    A full commit hash of a public repository that was seen before needs no request.
+    """
+    listing = _kept_listing(client, repo_id, revision, cache_dir)
+    if listing is None:
+        listing = client.describe(repo_id, revision, deadline=deadline)
+    cache = None
+    if not listing.restricted:
+        cache = _cache(client, repo_id, listing.commit, cache_dir)
+        cache.put(_LISTING, json.dumps(dataclasses.asdict(listing)).encode())
+    return HubReader(client, repo_id, listing, cache=cache, deadline=deadline), listing
+
+
+def _cache(client: HubClient, repo_id: str, commit: str, cache_dir: Path) -> CommitCache:
+    return CommitCache(cache_dir, endpoint=client.endpoint, repo_id=repo_id, commit=commit)
+
+
+def _kept_listing(
+    client: HubClient, repo_id: str, revision: str, cache_dir: Path
+) -> RepoListing | None:
+    if not is_commit(revision):
+        return None
+    kept = _cache(client, repo_id, revision, cache_dir).get(_LISTING)
+    if kept is None:
+        return None
+    content = json.loads(kept)
+    files = tuple(HubFile(**file) for file in content["files"])
+    return RepoListing(content["commit"], content["restricted"], files)
+
+
+def open_folder(models_dir: Path | None, name: str) -> FolderReader:
+    """Open a folder below the models directory for reading."""
+    if models_dir is None:
+        raise UriNotAllowed(
+            "Models by path are switched off. The operator can set DEBIAS_MODELS_DIR."
+        )
+    try:
+        folder = resolve_below(models_dir, name)
+    except OSError:  # not there, not readable, or a name too long for the file system
+        raise _no_folder(name) from None
+    except ValueError as exc:
+        message = f"The model path {exc}."
+        raise UriNotAllowed(
+            message, findings=(Finding("/model/path", "path_not_allowed", message),)
+        ) from exc
+    if not folder.is_dir():
+        raise _no_folder(name)
+    return FolderReader(models_dir, folder)
+
+
+def _no_folder(name: str) -> ModelNotFound:
+    message = (
+        f"There is no folder {name} below the models directory. Check the spelling; upper and "
+        "lower case differ."
+    )
+    return ModelNotFound(message, findings=(Finding("/model/path", "path_not_found", message),))

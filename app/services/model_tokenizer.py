@@ -1,0 +1,100 @@
+"""The tokenizer of a model at POST: load it, and hold its ids against the embedding."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.domain.errors import UnsafeModelFormat
+from app.domain.models import TensorFact
+from app.integrations.tokenizer import TokenizerBroken, TokenizerFiles, load_encoder
+from app.security import model_files
+from app.security.model_config import parse_config
+from app.security.safetensors_check import LFS_POINTER_START, unsafe
+
+TOKENIZER_FILES = (
+    model_files.TOKENIZER,
+    model_files.TOKENIZER_CONFIG,
+    model_files.SPECIAL_TOKENS,
+    model_files.ADDED_TOKENS,
+)
+# How the input embedding is called in the architectures on the hub.
+_EMBEDDINGS = (
+    "embed_tokens.weight",
+    "word_embeddings.weight",
+    "wte.weight",
+    "embed_in.weight",
+    "tok_embeddings.weight",
+    "embeddings.token_embedding.weight",
+    "shared.weight",
+)
+_NO_TOKENIZER = (
+    "The model has no tokenizer.json. Text is encoded by the worker only, so token counts are "
+    "not checked yet."
+)
+
+Encode = Callable[[str], list[int]]
+
+
+def read_encoder(
+    contents: Mapping[str, bytes], config: Mapping[str, Any], tensors: Mapping[str, TensorFact]
+) -> tuple[Encode | None, tuple[str, ...]]:
+    """Load the tokenizer from the bytes of its files.
+
+    Returns the encoder, None without a tokenizer.json, and warnings. Raises `UnsafeModelFormat`
+    where a file is broken or a token lies beyond the embedding.
+    """
+    if model_files.TOKENIZER not in contents:
+        return None, (_NO_TOKENIZER,)
+    files = TokenizerFiles(
+        _parse_tokenizer(contents[model_files.TOKENIZER]),
+        _parse(contents, model_files.TOKENIZER_CONFIG),
+        _parse(contents, model_files.SPECIAL_TOKENS),
+        _parse(contents, model_files.ADDED_TOKENS),
+    )
+    try:
+        encoder = load_encoder(files, config)
+    except TokenizerBroken as exc:
+        raise _broken(str(exc)) from exc
+    _check_embedding(encoder.largest_id, tensors)
+    return encoder.encode, ()
+
+
+def _parse(contents: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    return parse_config(contents[name], name=name) if name in contents else {}
+
+
+def _parse_tokenizer(data: bytes) -> dict[str, Any]:
+    # Not by the strict parser: with up to a million merges that costs seconds. The library checks
+    # the structure.
+    if data.startswith(LFS_POINTER_START):
+        raise _broken("it is a Git LFS pointer, not the file")
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise _broken("it is not valid JSON") from exc
+    if not isinstance(content, dict):
+        raise _broken("it is not a JSON object")
+    return content
+
+
+def _broken(reason: str) -> UnsafeModelFormat:
+    return unsafe(
+        "tokenizer_invalid",
+        f"The tokenizer cannot be loaded ({model_files.TOKENIZER}: {reason}). Save it again with "
+        "`tokenizer.save_pretrained`.",
+    )
+
+
+def _check_embedding(largest_id: int, tensors: Mapping[str, TensorFact]) -> None:
+    rows = [
+        tensor.shape[0]
+        for name, tensor in tensors.items()
+        if name.endswith(_EMBEDDINGS) and len(tensor.shape) == 2
+    ]
+    if rows and largest_id >= max(rows):
+        raise unsafe(
+            "vocabulary_beyond_embedding",
+            f"The tokenizer has token id {largest_id}, but the embedding has {max(rows)} rows. "
+            "Call `model.resize_token_embeddings(len(tokenizer))` and save the model again, or "
+            "remove the added tokens.",
+        )
