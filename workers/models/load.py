@@ -20,10 +20,9 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A causal language model in eval mode, its tokenizer, and the dtype it runs in."""
+    """A causal language model in eval mode, and the dtype it runs in."""
 
     model: Any
-    tokenizer: PreTrainedTokenizerBase
     dtype: str
 
 
@@ -60,7 +59,7 @@ def load_causal_lm(
     Parameters
     ----------
     model_dir
-        Local directory with config.json, safetensors weights and a tokenizer.
+        Local directory with config.json and safetensors weights.
     device
         Torch device string.
     dtype
@@ -75,7 +74,6 @@ def load_causal_lm(
     JobFailure
         The directory does not load, or has missing, unexpected or mismatched tensors.
     """
-    tokenizer = load_tokenizer(model_dir)
     chosen = resolve_dtype(model_dir, device=device, dtype=dtype)
     try:
         model, report = AutoModelForCausalLM.from_pretrained(
@@ -90,7 +88,7 @@ def load_causal_lm(
     except (OSError, ValueError, KeyError, RuntimeError) as exc:
         raise _load_failure(failure, f"The checkpoint does not load: {exc}") from exc
     _require_complete(report, failure)
-    return LoadedModel(model=model.to(device).eval(), tokenizer=tokenizer, dtype=chosen)
+    return LoadedModel(model=model.to(device).eval(), dtype=chosen)
 
 
 def resolve_dtype(model_dir: Path, *, device: str, dtype: str) -> str:

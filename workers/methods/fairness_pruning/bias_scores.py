@@ -73,7 +73,7 @@ class BiasScores:
 
     def _per_pair(self, signed: Tensor, flat: Tensor, batch: PairBatch) -> Tensor:
         is_affected = self.rule.score_tokens == "affected"
-        if self.rule.token_reduction == "mean_then_abs":
+        if self.rule.token_reduction == "mean_then_abs":  # noqa: S105 - tokens of text
             weights = batch.affected_token_means if is_affected else batch.token_means
             return (weights @ flat).abs().double() / len(self.points)
         weights = batch.affected_means if is_affected else batch.slot_means

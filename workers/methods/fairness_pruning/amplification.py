@@ -1,0 +1,129 @@
+"""Where in the depth of a model the difference between two prompts grows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from workers.methods.fairness_pruning.capture import CapturePoint
+from workers.methods.fairness_pruning.diagnosis import Array, Diagnosis
+
+CURVE_POINTS = (
+    CapturePoint.ATTENTION_OUTPUT,
+    CapturePoint.MLP_OUTPUT,
+    CapturePoint.INPUT_NORM,
+)
+_EXECUTION_ORDER = (CapturePoint.ATTENTION_OUTPUT, CapturePoint.MLP_OUTPUT)
+# The band holds the middle 80 % of pairs: it shows the spread between pairs, not the precision
+# of their mean.
+_BAND_PERCENTILES = (10, 90)
+_MIN_LAYERS_FOR_RANK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthCurve:
+    """Relative difference over affected slots by layer: mean over pairs, and a band."""
+
+    component: str
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def growth_curves(diagnosis: Diagnosis, columns: Sequence[int]) -> tuple[GrowthCurve, ...]:
+    """Curves of the pairs in `columns`; none without pairs."""
+    if not columns:
+        return ()
+    return tuple(
+        _curve(point, diagnosis.relative(point, affected=True)[:, columns])
+        for point in CURVE_POINTS
+        if point in diagnosis.points
+    )
+
+
+def amplification(
+    diagnosis: Diagnosis,
+    columns: Sequence[int],
+    control_columns: Sequence[int],
+    *,
+    threshold: float,
+) -> dict[str, Any] | None:
+    """Describe onset, slope and largest jump; None without pairs.
+
+    `demographic` is True when, at the onset, the curve lies above the band of the control pairs,
+    False when it does not, and None without control pairs or without an onset.
+    """
+    if not columns:
+        return None
+    description = _describe(diagnosis, columns, threshold)
+    control = _describe(diagnosis, control_columns, threshold) if control_columns else None
+    return {
+        "threshold": threshold,
+        **description,
+        "control": control,
+        "demographic": _is_demographic(diagnosis, columns, control_columns, description["onset"]),
+    }
+
+
+def _curve(point: CapturePoint, values: Array) -> GrowthCurve:
+    low, high = np.percentile(values, _BAND_PERCENTILES, axis=1)
+    return GrowthCurve(
+        component=point.value,
+        mean=tuple(values.mean(axis=1).tolist()),
+        low=tuple(low.tolist()),
+        high=tuple(high.tolist()),
+    )
+
+
+def _describe(diagnosis: Diagnosis, columns: Sequence[int], threshold: float) -> dict[str, Any]:
+    order = [point for point in _EXECUTION_ORDER if point in diagnosis.points]
+    relative = np.stack(
+        [diagnosis.relative(point, affected=True)[:, columns] for point in order], axis=1
+    )  # (layers, points, pairs)
+    mlp = diagnosis.relative(CapturePoint.MLP_OUTPUT, affected=True)[:, columns].mean(axis=1)
+    return {
+        "onset": _onset(relative.mean(axis=2), order, threshold),
+        "onset_by_pair": [
+            _onset(relative[:, :, pair], order, threshold) for pair in range(len(columns))
+        ],
+        **_slope(mlp),
+        "largest_jump": int(np.argmax(np.diff(mlp))) + 1 if len(mlp) > 1 else None,
+    }
+
+
+def _onset(
+    relative: Array, order: Sequence[CapturePoint], threshold: float
+) -> dict[str, Any] | None:
+    above = np.argwhere(relative > threshold)
+    if not len(above):
+        return None
+    layer, position = above[0]
+    return {"layer": int(layer), "component": order[position].value}
+
+
+def _slope(curve: npt.NDArray[np.float64]) -> dict[str, float | None]:
+    layers = len(curve)
+    if layers < 2:
+        return {"slope": None, "rank_correlation": None}
+    depth = np.arange(layers) / (layers - 1)
+    slope = float(np.polyfit(depth, curve, 1)[0])
+    if layers < _MIN_LAYERS_FOR_RANK or np.ptp(curve) == 0:
+        return {"slope": slope, "rank_correlation": None}
+    return {"slope": slope, "rank_correlation": float(stats.spearmanr(depth, curve).statistic)}
+
+
+def _is_demographic(
+    diagnosis: Diagnosis,
+    columns: Sequence[int],
+    control_columns: Sequence[int],
+    onset: dict[str, Any] | None,
+) -> bool | None:
+    if onset is None or not control_columns:
+        return None
+    point, layer = CapturePoint(onset["component"]), onset["layer"]
+    relative = diagnosis.relative(point, affected=True)[layer]
+    upper = np.percentile(relative[control_columns], _BAND_PERCENTILES[1])
+    return bool(relative[columns].mean() > upper)
