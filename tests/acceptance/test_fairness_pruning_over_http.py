@@ -128,13 +128,9 @@ def test_the_checkpoint_loads_plainly_and_equals_the_zero_masked_original(
     assert report["removed"] == ARTICLE_2_PERCENT
 
     # -I: isolated from this repository, so that nothing of ours can be imported.
-    subprocess.run(
-        [
-            sys.executable, "-I", "-c", LOAD_PLAINLY, str(tmp_path / "checkpoint"),
-            str(shared_data / "models" / MODEL), json.dumps(report["removed"]), str(tmp_path / "l.npz"),
-        ],
-        check=True,
-    )  # fmt: skip
+    arguments: list[Path | str] = [tmp_path / "checkpoint", shared_data / "models" / MODEL]
+    arguments += [json.dumps(report["removed"]), tmp_path / "l.npz"]
+    subprocess.run([sys.executable, "-I", "-c", LOAD_PLAINLY, *map(str, arguments)], check=True)
 
     logits = np.load(tmp_path / "l.npz")
     assert np.abs(logits["pruned"] - logits["zeroed"]).max() <= ABSOLUTE
