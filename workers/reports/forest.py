@@ -90,7 +90,7 @@ def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
             parse_math=False,
         )
     _ideal_line(axes, rows[0]["ideal"])
-    names = [printable(row["group"] or "all") for row in rows]
+    names = [printable(row["group"] or "all groups") for row in rows]
     axes.set_yticks(range(len(rows)), names)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)

@@ -164,7 +164,7 @@ def controls_dots(
         Unit of the reductions.
     """
     data = {
-        "title": "Does the choice of neurons matter? Reduction against the removal controls",
+        "title": "Reduction by this selection and by the removal controls",
         "subtitle": "Behavioural reduction of the internal difference; the same number of neurons "
         "is removed in every layer each time",
         "unit": unit,

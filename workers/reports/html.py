@@ -1,0 +1,125 @@
+"""The report as one self-contained page: no script, no request, readable on paper and phone."""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from workers.reports.document import Cell, ReportDocument, Table, sort_rows
+from workers.reports.picture import Picture
+from workers.reports.wording import (
+    INTERVAL_NOTE,
+    RowWords,
+    cell_text,
+    first_difference,
+    row_words,
+    size_text,
+)
+from workers.runtime.context import SummaryRow
+
+TEMPLATE = "report.html.j2"
+# Pictures that stand beside the text they belong to.
+PLACED_FIGURES = ("summary", "controls")
+
+
+def render_html(document: ReportDocument) -> str:
+    """Return the page as text; the same document gives the same bytes.
+
+    Raises
+    ------
+    ValueError
+        If the resolved spec holds a number that JSON cannot carry.
+    """
+    figures = {figure.name: figure for figure in document.figures}
+    return (
+        _environment()
+        .get_template(TEMPLATE)
+        .render(
+            doc=document,
+            metric_groups=_metric_groups(document),
+            verdict_lists=_verdict_lists(document),
+            interval_note=INTERVAL_NOTE,
+            spec_json=spec_json(document.reproduce.resolved_spec),
+            summary_figure=figures.get("summary"),
+            controls_figure=figures.get("controls"),
+            figures=[f for f in document.figures if f.name not in PLACED_FIGURES],
+        )
+    )
+
+
+def spec_json(spec: Mapping[str, Any]) -> str:
+    """Return the resolved spec as sorted, strict JSON."""
+    return json.dumps(spec, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def _environment() -> Environment:
+    """Return the template environment: everything escaped, nothing undefined passes."""
+    environment = Environment(
+        loader=PackageLoader("workers.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        cell=cell_text, data_uri=_data_uri, size=size_text, numeric_columns=_numeric_columns
+    )
+    environment.globals["first_difference"] = first_difference
+    return environment
+
+
+def _words(rows: Sequence[SummaryRow], document: ReportDocument) -> list[RowWords]:
+    """Return rows in words."""
+    return [row_words(row, document.metrics) for row in rows]
+
+
+def _metric_groups(document: ReportDocument) -> list[dict[str, Any]]:
+    """Return the rows of the table under one head a benchmark and metric, in order."""
+    keys = dict.fromkeys((row.benchmark, row.metric) for row in document.rows)
+    groups = []
+    for benchmark, metric in keys:
+        rows = [r for r in document.rows if (r.benchmark, r.metric) == (benchmark, metric)]
+        words = _words(rows, document)
+        info = document.metrics.get(metric)
+        groups.append(
+            {
+                "benchmark": benchmark,
+                "metric": words[0].metric,
+                "unit": info.unit if info else "",
+                "ideal": words[0].ideal,
+                "rows": words,
+            }
+        )
+    return groups
+
+
+def _verdict_lists(document: ReportDocument) -> list[dict[str, Any]]:
+    """Return the three lists in fixed order, better and worse side by side."""
+    ordered = sort_rows(document.rows)
+    return [
+        {"tone": "better", "title": "What improved", "rows": _words(ordered.improved, document)},
+        {"tone": "worse", "title": "What got worse", "rows": _words(ordered.worse, document)},
+        {
+            "tone": "neutral",
+            "title": "No reliable change",
+            "rows": _words(ordered.unchanged, document),
+        },
+    ]
+
+
+def _data_uri(picture: Picture) -> str:
+    """Return the picture as a data URI."""
+    return "data:image/png;base64," + base64.b64encode(picture.png).decode("ascii")
+
+
+def _numeric_columns(table: Table) -> list[bool]:
+    """Return for each column whether its cells are numbers."""
+    return [all(_is_number(row[i]) for row in table.rows) for i in range(len(table.columns))]
+
+
+def _is_number(cell: Cell) -> bool:
+    """Return whether a cell is a number or nothing."""
+    return cell is None or isinstance(cell, int | float)

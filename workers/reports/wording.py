@@ -1,0 +1,166 @@
+"""How numbers, intervals and verdicts are put into words, the same on page and card."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from app.catalog.method import MetricInfo
+from workers.evaluation.bootstrap import MIN_UNITS_FOR_CLAIM
+from workers.reports.document import Cell
+from workers.reports.picture import decimals_for, signed_alike
+from workers.runtime.context import SummaryRow
+
+DASH = "\N{EN DASH}"
+# Where one number is tiny beside the other, more digits than this only make noise look exact.
+_MAX_EXTRA_DECIMALS = 3
+# The usual level; the sign-flip test keeps it at any number of units, the interval does not.
+BORDERLINE_P = 0.05
+
+INTERVAL_NOTE = (
+    "Intervals are 95 % bootstrap intervals over the unit named in each row; the interval of the "
+    "change is paired, with the same units for both models. A change counts as better or worse "
+    f"only if that interval excludes zero and there are at least {MIN_UNITS_FOR_CLAIM} units. "
+    "With few units (below about 20) such intervals are somewhat too narrow; where the p-value "
+    f"of the sign-flip test is above {BORDERLINE_P:g} as well, the verdict says borderline."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RowWords:
+    """One summary row in words; every field is display text."""
+
+    metric: str
+    group: str
+    before: str
+    before_interval: str
+    after: str
+    after_interval: str
+    change: str
+    change_percent: str
+    change_interval: str
+    evidence: str
+    p_value: str
+    ideal: str
+    tone: str
+    verdict: str
+
+    @property
+    def name(self) -> str:
+        """Metric and group."""
+        return f"{self.metric} · {self.group}"
+
+
+def row_words(row: SummaryRow, metrics: Mapping[str, MetricInfo]) -> RowWords:
+    """Return `row` as the texts to show."""
+    info = metrics.get(row.metric)
+    decimals = _row_decimals(row)
+    delta, *delta_ends = (
+        [DASH] if row.delta is None else signed_alike([row.delta, *(row.ci95_delta or ())])
+    )
+    tone, verdict = _verdict(row)
+    return RowWords(
+        metric=info.title if info else row.metric,
+        group=row.group or "all groups",
+        before=_fixed(row.before, decimals),
+        before_interval=_interval(row.ci95_before, decimals),
+        after=_fixed(row.after, decimals),
+        after_interval=_interval(row.ci95_after, decimals),
+        change=delta,
+        change_percent=_percent(row),
+        change_interval=" to ".join(delta_ends) or "not available",
+        evidence=f"n = {counted(row.n, row.unit)}",
+        p_value=DASH if row.p_value is None else _p_value(row.p_value),
+        ideal=DASH if row.ideal is None else f"{row.ideal:g}",
+        tone=tone,
+        verdict=verdict,
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun in the right form."""
+    plural = noun if number == 1 or noun.endswith("s") else f"{noun}s"
+    return f"{number} {plural}"
+
+
+def cell_text(cell: Cell) -> str:
+    """Return a table cell as text: four digits, a dash for nothing, a true minus sign."""
+    if cell is None:
+        return DASH
+    if isinstance(cell, float):
+        return f"{cell:.4g}".replace("-", "\N{MINUS SIGN}") if isfinite(cell) else "not finite"
+    return str(cell)
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a file size in the decimal unit that fits."""
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.4g} TB"
+
+
+def first_difference(before: str, after: str) -> tuple[str, tuple[str, str], tuple[str, str]]:
+    """Split two texts at the first word in which they differ.
+
+    Returns
+    -------
+    tuple
+        The common start, then for each text its first differing word and what follows. Both
+        words are empty where the texts are equal; one is where that text ends first.
+    """
+    limit = min(len(before), len(after))
+    split = next((i for i in range(limit) if before[i] != after[i]), limit)
+    if before == after:
+        return before, ("", ""), ("", "")
+    while split and not before[split - 1].isspace():
+        split -= 1
+    return before[:split], _first_word(before[split:]), _first_word(after[split:])
+
+
+def _first_word(text: str) -> tuple[str, str]:
+    """Split `text` after its first word; blanks before the word belong to it."""
+    end = len(text) - len(text.lstrip())
+    while end < len(text) and not text[end].isspace():
+        end += 1
+    return text[:end], text[end:]
+
+
+def _verdict(row: SummaryRow) -> tuple[str, str]:
+    """Return tone and words of a verdict."""
+    if row.improved is None:
+        return "neutral", "no reliable change"
+    tone = "better" if row.improved else "worse"
+    borderline = row.p_value is not None and row.p_value > BORDERLINE_P
+    return tone, f"{tone}, borderline" if borderline else tone
+
+
+def _row_decimals(row: SummaryRow) -> int:
+    """Return decimals at which values and their change can both be read."""
+    values = [value for value in (row.before, row.after) if value is not None]
+    least = decimals_for(values)
+    needed = decimals_for([row.delta, *(row.ci95_delta or ())]) if row.delta else 0
+    return min(max(least, needed), least + _MAX_EXTRA_DECIMALS)
+
+
+def _fixed(value: float | None, decimals: int) -> str:
+    """Return a value with so many decimals and a true minus sign."""
+    return DASH if value is None else f"{value:.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _interval(ends: tuple[float, float] | None, decimals: int) -> str:
+    """Return an interval as text."""
+    return "" if ends is None else " to ".join(_fixed(end, decimals) for end in ends)
+
+
+def _percent(row: SummaryRow) -> str:
+    """Return the change in percent of the value before, or nothing where that has no meaning."""
+    if not row.before or row.delta is None:
+        return ""
+    return f"{100 * row.delta / abs(row.before):+.1f} %".replace("-", "\N{MINUS SIGN}")
+
+
+def _p_value(value: float) -> str:
+    """Return a p-value to two digits, never as zero."""
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"
