@@ -37,10 +37,10 @@ class Client:
         headers = {"Accept": "application/json", "User-Agent": "evenhand-client"}
         if api_key is not None:
             headers["Authorization"] = f"Bearer {api_key}"
-        self._http = httpx.Client(
-            base_url=base_url, headers=headers, timeout=timeout, transport=transport
+        self._http = httpx.Client(base_url=base_url, headers=headers, transport=transport)
+        self._transport = Transport(
+            self._http, retry or RetryPolicy(), timeout_s=timeout, clock=clock or Clock()
         )
-        self._transport = Transport(self._http, retry or RetryPolicy(), clock=clock or Clock())
         self.methods = Methods(self._transport)
         self.jobs = Jobs(self._transport)
 

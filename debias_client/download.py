@@ -96,7 +96,10 @@ class Downloader:
             headers["If-Range"] = f'"sha256:{artifact["sha256"]}"'
         path = f"/v1/artifacts/{quote(artifact['id'], safe='')}/content"
         with self._transport.stream(path, headers=headers) as response:
-            self._write(response, part, artifact, start=_start_of(response))
+            start = _start_of(response)
+            if start > begun_bytes:
+                raise UnexpectedAnswer(f"{path} left out bytes {begun_bytes} to {start - 1}")
+            self._write(response, part, artifact, start=start)
 
     def _write(
         self, response: httpx.Response, part: Path, artifact: Artifact, *, start: int

@@ -52,9 +52,12 @@ class Call:
 class Transport:
     """Sends calls over one httpx client; safe to share between threads."""
 
-    def __init__(self, http: httpx.Client, policy: RetryPolicy, *, clock: Clock) -> None:
+    def __init__(
+        self, http: httpx.Client, policy: RetryPolicy, *, timeout_s: float, clock: Clock
+    ) -> None:
         self._http = http
         self._policy = policy
+        self._timeout_s = timeout_s
         self.clock = clock
 
     def get(self, path: str, params: QueryParams | None = None) -> JsonValue:
@@ -85,9 +88,7 @@ class Transport:
         self, path: str, *, headers: Mapping[str, str], read_timeout_s: float | None = None
     ) -> Iterator[httpx.Response]:
         """Open one GET whose body is read piece by piece; a broken line is `ConnectionFailed`."""
-        timeout = self._http.timeout
-        if read_timeout_s is not None:
-            timeout = httpx.Timeout(timeout, read=read_timeout_s)
+        timeout = httpx.Timeout(self._timeout_s, read=read_timeout_s or self._timeout_s)
         try:
             with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
                 if not response.is_success:
@@ -98,9 +99,7 @@ class Transport:
             raise ConnectionFailed(f"GET {path}: {exc or type(exc).__name__}") from exc
 
     def _send_once(self, call: Call) -> JsonValue:
-        timeout = self._http.timeout
-        if call.extra_timeout_s and timeout.read is not None:
-            timeout = httpx.Timeout(timeout, read=timeout.read + call.extra_timeout_s)
+        read_timeout_s = self._timeout_s + call.extra_timeout_s
         try:
             response = self._http.request(
                 call.method,
@@ -108,7 +107,7 @@ class Transport:
                 params=call.params,
                 json=call.body,
                 headers=call.headers,
-                timeout=timeout,
+                timeout=httpx.Timeout(self._timeout_s, read=read_timeout_s),
             )
         except LOST_CONNECTION as exc:
             message = f"{call.method} {call.path}: {exc or type(exc).__name__}"
