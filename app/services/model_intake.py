@@ -5,13 +5,13 @@ here, at POST: a model that cannot be worked on never reaches a worker.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from app.domain.canonical import canonical_sha256
 from app.domain.errors import QuotaExceeded, Unavailable, UriNotAllowed, ValidationFailed
 from app.domain.models import FileFact, ModelFacts, TensorFact
 from app.domain.sources import HubSource, ModelSource, PathSource, PinnedFile, PinnedModel
@@ -90,9 +90,8 @@ def inspect_source(
         reader = open_folder(settings.models_dir, source.name)
         inspection = inspect_files(reader, max_total_bytes=settings.max_total_bytes)
         pinned = PinnedModel(type="path", name=source.name, files=inspection.pinned)
-        canonical = json.dumps(inspection.pinned, sort_keys=True, separators=(",", ":"))
-        digest = hashlib.sha256(canonical.encode()).hexdigest()
-        return _inspected(inspection, pinned, f"path:{source.name}#{digest}")
+        identity = f"path:{source.name}#{canonical_sha256(inspection.pinned)}"
+        return _inspected(inspection, pinned, identity)
     if read_blob is None:
         raise ValueError("a model version can only be read with read_blob")
     inspection = inspect_files(VersionReader(stored_files, read_blob))

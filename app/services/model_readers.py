@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from app.domain.errors import Finding, ModelNotFound, UriNotAllowed
 from app.domain.models import FileFact
@@ -75,11 +75,14 @@ class FolderReader:
 
     def read(self, name: str, start: int, end: int) -> bytes:
         """Read a range of a local file."""
-        # The path was resolved: a link in its place now was put there since.
-        handle = os.open(self._paths[name], os.O_RDONLY | os.O_NOFOLLOW)
-        with os.fdopen(handle, "rb") as file:
+        with self.open(name) as file:
             file.seek(start)
             return file.read(end - start)
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a local file for reading."""
+        # The path was resolved: a link in its place now was put there since.
+        return os.fdopen(os.open(self._paths[name], os.O_RDONLY | os.O_NOFOLLOW), "rb")
 
 
 class VersionReader:
