@@ -3,7 +3,7 @@
 >>> with Client("http://127.0.0.1:8000") as client:  # doctest: +SKIP
 ...     job = client.jobs.create(spec)
 ...     job = client.jobs.wait(job["id"], timeout_s=600)
-...     client.jobs.download(job["id"], "result")
+...     client.download(job["id"], "result")
 """
 
 from debias_client.client import Client

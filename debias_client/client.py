@@ -1,10 +1,12 @@
 """The entry point."""
 
+from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
 import httpx
 
+from debias_client.download import Downloader
 from debias_client.jobs import Jobs
 from debias_client.methods import Methods
 from debias_client.pages import as_object
@@ -47,6 +49,17 @@ class Client:
     def me(self) -> Me:
         """Give the key in use, its project and scopes, and the quotas."""
         return cast("Me", as_object(self._transport.get("/v1/me"), "/v1/me"))
+
+    def download(
+        self, job_id: str, directory: str | Path, *, parallel: int = 4
+    ) -> tuple[Path, ...]:
+        """Fetch all artifacts of a job into `directory`, made if needed; give their paths.
+
+        Each file is verified by its SHA-256 and appears under its name only when complete.
+        Complete files are kept, and half-fetched ones continued, when the call is repeated.
+        """
+        downloader = Downloader(self._transport, parallel=parallel)
+        return downloader.fetch_all(self.jobs.artifacts(job_id), Path(directory))
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,12 +1,10 @@
-"""Jobs: create, watch, stop and fetch what they leave behind."""
+"""Jobs: create, watch, stop, and list what they leave behind."""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Literal, cast
 from urllib.parse import quote
 
-from debias_client.download import Downloader
 from debias_client.errors import WaitTimeout
 from debias_client.events import JobEventStream
 from debias_client.pages import as_object, read_pages
@@ -124,17 +122,6 @@ class Jobs:
         """Give the files that the job left behind."""
         items = read_pages(self._transport, f"{_path(job_id)}/artifacts", {"limit": 100})
         return tuple(cast("Artifact", item) for item in items)
-
-    def download(
-        self, job_id: str, directory: str | Path, *, parallel: int = 4
-    ) -> tuple[Path, ...]:
-        """Fetch all artifacts into `directory`, which is made if needed, and give the paths.
-
-        Each file is verified by its SHA-256 and appears under its name only when complete.
-        Complete files are kept, and half-fetched ones continued, when the call is repeated.
-        """
-        downloader = Downloader(self._transport, parallel=parallel)
-        return downloader.fetch_all(self.artifacts(job_id), Path(directory))
 
     def _wait_by_polls(self, job_id: str, deadline: float | None) -> Job:
         clock = self._transport.clock

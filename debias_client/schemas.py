@@ -17,11 +17,11 @@ class Progress(TypedDict):
     """How far the current phase is; `fraction` and `eta_s` are None while unknown."""
 
     fraction: float | None
-    step: NotRequired[int | None]
-    total_steps: NotRequired[int | None]
-    eta_s: NotRequired[float | None]
-    message: NotRequired[str | None]
-    updated_at: NotRequired[str | None]
+    step: int | None
+    total_steps: int | None
+    eta_s: float | None
+    message: str | None
+    updated_at: str | None
 
 
 class JobError(TypedDict):
@@ -29,28 +29,30 @@ class JobError(TypedDict):
 
     code: str
     message: str
-    hint: str
-    retryable: NotRequired[bool]
-    attempt: NotRequired[int]
-    phase: NotRequired[str | None]
-    exit_code: NotRequired[int | None]
-    signal: NotRequired[int | None]
+    hint: str | None
+    retryable: bool
+    attempt: int | None
+    phase: str | None
+    exit_code: int | None
+    signal: int | None
 
 
 class SummaryRow(TypedDict):
-    """One metric before and after; `improved` is None where no direction is better."""
+    """One metric before and after; `improved` is None where the data decide nothing."""
 
     benchmark: str
     metric: str
-    group: NotRequired[str | None]
+    group: str | None
     before: float | None
     after: float | None
-    ideal: NotRequired[float | None]
+    delta: NotRequired[float | None]
+    ideal: float | None
     improved: bool | None
-    ci95_before: NotRequired[list[float] | None]
-    ci95_after: NotRequired[list[float] | None]
-    n: NotRequired[int]
-    p_value: NotRequired[float | None]
+    ci95_before: list[float] | None
+    ci95_after: list[float] | None
+    ci95_delta: NotRequired[list[float] | None]
+    n: int
+    p_value: float | None
 
 
 class JobResult(TypedDict):
@@ -60,37 +62,42 @@ class JobResult(TypedDict):
     metrics: dict[str, JsonValue]
     summary: list[SummaryRow]
     artifacts: list[str]
-    warnings: list[str]
+    warnings: list[JsonValue]
 
 
 class Job(TypedDict):
     """One job as the service describes it."""
 
     id: str
+    kind: str
+    name: str | None
     status: JobStatus
-    kind: NotRequired[str]
-    name: NotRequired[str | None]
-    phase: NotRequired[str | None]
-    progress: NotRequired[Progress | None]
-    queue: NotRequired[dict[str, JsonValue] | None]
-    model: NotRequired[dict[str, JsonValue]]
-    method: NotRequired[str | None]
-    method_version: NotRequired[str | None]
-    config: NotRequired[dict[str, JsonValue]]
-    spec_hash: NotRequired[str]
-    attempt: NotRequired[int]
-    max_attempts: NotRequired[int]
-    stop_requested: NotRequired[str | None]
-    error: NotRequired[JobError | None]
-    result: NotRequired[JobResult | None]
-    gate: NotRequired[dict[str, JsonValue] | None]
-    created_at: NotRequired[str]
-    queued_at: NotRequired[str | None]
-    started_at: NotRequired[str | None]
-    finished_at: NotRequired[str | None]
-    usage: NotRequired[dict[str, JsonValue] | None]
-    labels: NotRequired[dict[str, str]]
-    links: NotRequired[dict[str, str]]
+    phase: str | None
+    progress: Progress | None
+    queue: dict[str, JsonValue]
+    model: dict[str, JsonValue]
+    method: str
+    method_version: str
+    config: dict[str, JsonValue]
+    spec_hash: str
+    attempt: int
+    max_attempts: int
+    priority: int
+    seed: int
+    stop_requested: Literal["cancel", "pause"] | None
+    worker: dict[str, JsonValue] | None
+    error: JobError | None
+    result: JobResult | None
+    gate: dict[str, JsonValue] | None
+    estimate: dict[str, JsonValue] | None
+    created_at: str
+    queued_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    usage: dict[str, JsonValue] | None
+    labels: dict[str, str]
+    created_by_key: str | None
+    links: dict[str, str]
 
 
 class JobEvent(TypedDict):
@@ -98,9 +105,9 @@ class JobEvent(TypedDict):
 
     seq: int
     type: str
-    at: NotRequired[str]
-    level: NotRequired[str]
-    data: NotRequired[dict[str, JsonValue]]
+    at: str
+    level: str
+    data: dict[str, JsonValue]
 
 
 class Artifact(TypedDict):
@@ -110,8 +117,8 @@ class Artifact(TypedDict):
     name: str
     size_bytes: int
     sha256: str
-    type: NotRequired[str]
-    media_type: NotRequired[str]
+    type: str
+    media_type: str
 
 
 class Method(TypedDict):

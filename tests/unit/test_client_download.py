@@ -51,7 +51,7 @@ class ArtifactService:
         return Client(BASE_URL, transport=transport, clock=self.time.clock())
 
     def download(self, directory: Path) -> tuple[Path, ...]:
-        return self.client().jobs.download("job_1", directory)
+        return self.client().download("job_1", directory)
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         if request.url.path == "/v1/jobs/job_1/artifacts":
@@ -121,7 +121,7 @@ def test_a_listing_of_several_pages_is_fetched_whole(tmp_path: Path) -> None:
             return pages.pop(0)
         return httpx.Response(200, content=b"1" if listing[0]["id"] in str(request.url) else b"2")
 
-    Client(BASE_URL, transport=httpx.MockTransport(answer)).jobs.download("job_1", tmp_path)
+    Client(BASE_URL, transport=httpx.MockTransport(answer)).download("job_1", tmp_path)
 
     assert files_below(tmp_path) == {"a": b"1", "b": b"2"}
 
@@ -296,7 +296,7 @@ def test_the_first_failure_ends_the_download(tmp_path: Path) -> None:
     service = ArtifactService(files, faults=[give(problem(410, "gone"))] * 50)
 
     with pytest.raises(ApiError, match="gone"):
-        service.client().jobs.download("job_1", tmp_path, parallel=1)
+        service.client().download("job_1", tmp_path, parallel=1)
 
     assert len(service.content_requests) < 50
 
@@ -367,4 +367,4 @@ def test_a_listing_that_is_no_page_is_refused(tmp_path: Path) -> None:
     transport = httpx.MockTransport(lambda request: json_answer({"items": []}))
 
     with pytest.raises(UnexpectedAnswer):
-        Client(BASE_URL, transport=transport).jobs.download("job_1", tmp_path)
+        Client(BASE_URL, transport=transport).download("job_1", tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ from debias_client import (
 from debias_client.retries import parse_retry_after
 from tests.scripted_service import FakeTime, ScriptedService, json_answer, page, problem
 
-JOB = {"id": "job_1", "status": "queued"}
+JOB: Any = {"id": "job_1", "status": "queued"}
 
 
 def keys_sent(service: ScriptedService) -> list[str]:
@@ -199,7 +200,7 @@ def test_retry_of_a_job_is_sent_once_only(answer: httpx.Response | Exception) ->
 
 
 def test_cancel_is_tried_again_because_it_may_be_repeated() -> None:
-    cancelled = {"id": "job_1", "status": "cancelled"}
+    cancelled: Any = {"id": "job_1", "status": "cancelled"}
     service = ScriptedService([httpx.ReadError("lost"), json_answer(cancelled)])
 
     assert service.client().jobs.cancel("job_1", keep_checkpoint=True) == cancelled
@@ -305,7 +306,8 @@ def test_retry_after_is_read_as_seconds_or_as_a_date(
 
 
 def test_list_follows_the_cursor_and_keeps_the_filters() -> None:
-    first, second = {"id": "job_2", "status": "failed"}, {"id": "job_1", "status": "failed"}
+    first: Any = {"id": "job_2", "status": "failed"}
+    second: Any = {"id": "job_1", "status": "failed"}
     service = ScriptedService([page(first, next_cursor="c1"), page(second)])
 
     jobs = list(service.client().jobs.list(status=["failed"], label={"team": "nlp"}, page_size=1))
