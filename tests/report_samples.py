@@ -1,6 +1,7 @@
 """A plausible report of invented numbers, for tests of how reports are written."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -107,8 +108,14 @@ def sample_pictures(rows: tuple[SummaryRow, ...], layers: int = 12) -> tuple[Pic
 
 def sample_document(**changes: object) -> ReportDocument:
     """Return a whole report; `changes` replace fields."""
+    return replace(_whole_document(), **changes)  # type: ignore[arg-type]
+
+
+@cache
+def _whole_document() -> ReportDocument:
+    """Return the report with all its parts; its pictures take half a second."""
     rows = sample_rows()
-    document = ReportDocument(
+    return ReportDocument(
         title="Fairness Pruning of a small language model",
         subtitle="Preset article, 1 % of the MLP neurons, 36 prompt pairs about gender and race",
         verdict="Internal differences fell for gender and rose for race; nothing else changed "
@@ -175,7 +182,6 @@ def sample_document(**changes: object) -> ReportDocument:
             ),
         ),
     )
-    return replace(document, **changes)  # type: ignore[arg-type]
 
 
 def _pairs_table() -> Table:

@@ -104,6 +104,9 @@ def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
         parse_math=False,
     )
     dress(axes, grid_axis="x")
+    # Ticks written as a difference to a number in the corner are misread.
+    axes.ticklabel_format(axis="x", useOffset=False)
+    axes.locator_params(axis="x", nbins=6)
     axes.tick_params(axis="y", labelsize=TEXT_SIZE, labelcolor=INK)
 
 

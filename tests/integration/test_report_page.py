@@ -1,0 +1,223 @@
+"""The page and the model card: complete, self-contained, safe, the same bytes each time."""
+
+import base64
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+
+from tests.report_samples import sample_document, sample_rows
+from workers.reports.card import CardHeader, render_markdown
+from workers.reports.document import Fact, GenerationPair, GlossaryEntry, Table
+from workers.reports.html import render_html
+
+HEADER = CardHeader(base_model="org/base", tags=("llama",), licence="apache-2.0")
+HOSTILE = (
+    '<script>alert("1")</script><img src=http://evil.test/x onerror=a()> | `x` [a](b) {{ 7*7 }}'
+)
+
+
+class PageReader(HTMLParser):
+    """Collects tags, attributes and text of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.attributes, self.texts = [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self):
+        """All text, blanks collapsed."""
+        return " ".join("".join(self.texts).split())
+
+
+def hostile_document():
+    """Return a report in which every free text tries to become markup."""
+    return sample_document(
+        title=HOSTILE,
+        subtitle=HOSTILE,
+        verdict=HOSTILE,
+        changed=(Fact(HOSTILE, HOSTILE),),
+        warnings=(HOSTILE,),
+        limits=(HOSTILE,),
+        rows=(replace(sample_rows()[0], group=HOSTILE, benchmark=HOSTILE),),
+        glossary=(GlossaryEntry(HOSTILE, HOSTILE),),
+        generations=(GenerationPair(prompt=HOSTILE, before=HOSTILE, after="x", label=HOSTILE),),
+        tables=(Table(title=HOSTILE, columns=(HOSTILE,), rows=((HOSTILE,),)),),
+        reproduce=replace(
+            sample_document().reproduce,
+            command=HOSTILE,
+            resolved_spec={"prompt": f"```\n{HOSTILE}</code></pre>"},
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def page():
+    return PageReader(render_html(sample_document()))
+
+
+def test_page_loads_nothing(page):
+    loads = [
+        value
+        for tag, name, value in page.attributes
+        if name in {"src", "srcset", "href", "poster", "data", "action", "style"}
+    ]
+
+    assert loads
+    assert all(value.startswith("data:image/png;base64,") for value in loads)
+    assert not {"script", "link", "iframe", "object", "embed", "form"} & set(page.tags)
+
+
+def test_style_of_the_page_loads_nothing():
+    style = re.search(r"<style>(.*?)</style>", render_html(sample_document()), re.DOTALL)[1]
+
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "<" not in style
+
+
+def test_page_embeds_the_pictures_with_a_description():
+    document = sample_document()
+
+    attributes = PageReader(render_html(document)).attributes
+
+    sources = {
+        value.partition(",")[2] for tag, name, value in attributes if (tag, name) == ("img", "src")
+    }
+    descriptions = {value for tag, name, value in attributes if (tag, name) == ("img", "alt")}
+    assert sources == {base64.b64encode(p.png).decode() for p in document.figures}
+    assert descriptions == {picture.alt for picture in document.figures}
+
+
+def test_page_lists_a_deterioration_under_its_own_heading():
+    page = PageReader(render_html(sample_document())).text
+
+    worse = page[page.index("What got worse") : page.index("No reliable change")]
+    assert "race" in worse
+    assert "+6.5 %" in worse
+
+
+def test_page_gives_interval_and_units_with_each_row(page):
+    rows = sample_rows()
+
+    # Once in its list and once in the table.
+    assert page.text.count("n = 12 pairs") >= 2 * len(rows)
+    assert "95 % bootstrap intervals over the unit named in each row" in page.text
+
+
+def test_page_marks_the_first_word_that_differs():
+    html = render_html(sample_document())
+
+    assert "was <mark>a</mark> burglar" in html
+    assert "was <mark>lost,</mark> so" in html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What was changed",
+        "15 of 1536 in each of 30 layers",
+        "The selection is not distinguishable from random removal.",
+        "position_shift = 1",
+        "Religion, disability and age were not measured.",
+        "How differently the model reacts inside to the two prompts of a pair.",
+        "debias run -f job.yaml --wait",
+        '"fraction": 0.01',
+        "ab" * 32,
+        "torch 2.13.0",
+    ],
+)
+def test_page_says_all_that_the_document_holds(page, text):
+    assert text in page.text
+
+
+def test_page_without_controls_says_so_plainly():
+    page = PageReader(render_html(sample_document(controls=None)))
+
+    assert "No controls were run." in page.text
+
+
+def test_page_of_a_bare_document_has_no_empty_sections():
+    document = sample_document(
+        rows=(), figures=(), generations=(), tables=(), warnings=(), limits=(), glossary=(),
+        intended_use=(), data_used=(), headline=(),
+    )  # fmt: skip
+
+    page = PageReader(render_html(document))
+
+    headings = page.tags.count("h2")
+    assert headings == 5
+    assert "Nothing was measured." in page.text
+
+
+def test_hostile_text_stays_text_on_the_page():
+    page = PageReader(render_html(hostile_document()))
+
+    assert "script" not in page.tags
+    assert not any(name.startswith("on") for _, name, _ in page.attributes)
+    assert HOSTILE in page.text
+
+
+def test_hostile_text_stays_text_on_the_card():
+    card = render_markdown(hostile_document(), HEADER)
+
+    html = MarkdownIt("commonmark").enable("table").render(card.split("\n---\n", 1)[1])
+    page = PageReader(html)
+    assert not {"script", "img", "a"} & set(page.tags)
+    assert HOSTILE in page.text
+
+
+def test_page_is_the_same_bytes_each_time():
+    assert render_html(sample_document()) == render_html(sample_document())
+
+
+def test_card_is_the_same_bytes_each_time():
+    assert render_markdown(sample_document(), HEADER) == render_markdown(sample_document(), HEADER)
+
+
+def test_a_spec_with_nan_is_refused():
+    reproduce = replace(sample_document().reproduce, resolved_spec={"x": float("nan")})
+
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        render_html(sample_document(reproduce=reproduce))
+
+
+def test_card_header_is_what_model_hubs_read():
+    card = render_markdown(sample_document(), HEADER)
+
+    header = yaml.safe_load(card.split("---\n")[1])
+
+    assert header["base_model"] == "org/base"
+    assert header["library_name"] == "transformers"
+    assert header["license"] == "apache-2.0"
+    assert header["tags"] == ["debiased", "fairness_pruning", "llama"]
+
+
+def test_card_header_holds_values_before_and_after():
+    row = sample_rows()[0]
+
+    card = render_markdown(sample_document(rows=(row,)), HEADER)
+
+    (result,) = yaml.safe_load(card.split("---\n")[1])["model-index"][0]["results"]
+    assert [metric["value"] for metric in result["metrics"]] == [row.before, row.after]
+
+
+def test_card_tables_have_one_line_a_row():
+    card = render_markdown(sample_document(), HEADER)
+
+    html = MarkdownIt("commonmark").enable("table").render(card.split("\n---\n", 1)[1])
+
+    page = PageReader(html)
+    assert page.text.count("n = 12 pairs") == len(sample_rows())
+    assert "2 worse" in page.text
