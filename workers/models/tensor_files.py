@@ -202,4 +202,6 @@ def scaled(bits: Bits, dtype: str, factor: float) -> Bits:
         return product.astype(_FLOAT_FORMATS[dtype]).view(bits.dtype)
     wide = product.view(np.uint32)
     half = np.uint32(0x7FFF) + ((wide >> np.uint32(16)) & np.uint32(1))
-    return ((wide + half) >> np.uint32(16)).astype(bits.dtype)
+    rounded = ((wide + half) >> np.uint32(16)).astype(bits.dtype)
+    # Rounding would carry some NaNs over into zero.
+    return np.where(np.isnan(product), bits, rounded)
