@@ -22,7 +22,7 @@ Array = npt.NDArray[np.float64]
 KEPT_POINTS = (CapturePoint.GATE_PROJ, CapturePoint.UP_PROJ)
 """Points whose mean is taken over neurons, so that removing neurons changes it by itself."""
 
-_STATISTICS = ("mean", "affected_mean", "scale", "affected_scale", "max", "square_sum")
+STATISTICS = ("mean", "affected_mean", "scale", "affected_scale", "max", "square_sum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def _new_recorder(
     return _Recorder(
         points=points,
         kept_points=kept_points,
-        sums={name: torch.zeros(shape, dtype=torch.float64, device=device) for name in _STATISTICS},
+        sums={name: torch.zeros(shape, dtype=torch.float64, device=device) for name in STATISTICS},
         kept_weights=None if kept is None else _kept_weights(kept).to(device),
         kept_sums=torch.zeros(kept_shape, dtype=torch.float64, device=device),
         scores=None,

@@ -39,6 +39,7 @@ def continue_prompts(
     settings: GenerationSettings,
     *,
     seed: int,
+    on_group: Callable[[], None] = lambda: None,
     on_token: Callable[[], None] = lambda: None,
 ) -> dict[tuple[int, ...], Continuation]:
     """Continue each distinct prompt, given as token ids.
@@ -51,6 +52,7 @@ def continue_prompts(
     subject.model.generation_config = search
     results: dict[tuple[int, ...], Continuation] = {}
     for length in sorted({len(ids) for ids in prompts}):
+        on_group()
         group = sorted({ids for ids in prompts if len(ids) == length})
         seed_everything(seed)
         with torch.inference_mode():
@@ -64,6 +66,11 @@ def continue_prompts(
         for ids, row in zip(group, output.tolist(), strict=True):
             results[ids] = _continuation(subject, row, length)
     return results
+
+
+def n_groups(prompts: Sequence[tuple[int, ...]]) -> int:
+    """Count the batches of `continue_prompts`."""
+    return len({len(ids) for ids in prompts})
 
 
 def first_difference(before: Sequence[int], after: Sequence[int]) -> int | None:

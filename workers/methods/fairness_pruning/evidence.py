@@ -1,0 +1,188 @@
+"""Everything that the phases found, put together once for report, page and card."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from workers.evaluation.bootstrap import summary_row
+from workers.methods.fairness_pruning.capture import capture_points
+from workers.methods.fairness_pruning.controls import (
+    IMPORTANCE_ONLY,
+    NO_CONTROLS,
+    NOTHING_REMOVED,
+    Verdict,
+    judge,
+    random_name,
+)
+from workers.methods.fairness_pruning.diagnosis import Array, Diagnosis
+from workers.methods.fairness_pruning.metrics import METRICS, PARITY, pair_metrics
+from workers.methods.fairness_pruning.outcomes import EditOutcome, outcome_of_edited
+from workers.methods.fairness_pruning.pair_plan import (
+    SPLIT_LABELS,
+    SPLITS,
+    UNLABELLED,
+    PairPlan,
+    Split,
+)
+from workers.methods.fairness_pruning.phase_data import unpack_diagnosis, unpack_removed
+from workers.methods.fairness_pruning.run_controls import SELECTION
+from workers.methods.fairness_pruning.subject import Shape, read_plan, read_shape
+from workers.runtime.context import Context, PhaseOutput, SummaryRow
+
+BENCHMARK = "activation differences"
+UNIT = "pair"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The stored phases, unpacked. Without any measured pair, the diagnoses are None."""
+
+    ctx: Context
+    before: PhaseOutput
+    edit: PhaseOutput
+    after: PhaseOutput
+    plan: PairPlan
+    shape: Shape
+    base: Diagnosis | None
+    edited: Diagnosis | None
+
+    @property
+    def config(self) -> FairnessPruningConfig:
+        """The resolved config of the job."""
+        config: FairnessPruningConfig = self.ctx.config
+        return config
+
+    @cached_property
+    def removed(self) -> dict[int, list[int]]:
+        """Neurons removed from each layer."""
+        return unpack_removed(self.edit.state["removed"])
+
+    @cached_property
+    def metrics_before(self) -> Mapping[str, Array]:
+        """Metrics of the base model per pair; empty without pairs."""
+        return {} if self.base is None else pair_metrics(self.base)
+
+    @cached_property
+    def outcome(self) -> EditOutcome | None:
+        """What the edit did to each pair."""
+        if self.edited is None:
+            return None
+        kept = self.edit.arrays[f"before_on_kept/{SELECTION}"]
+        return outcome_of_edited(self.edited, kept)
+
+    @cached_property
+    def controls(self) -> dict[str, EditOutcome]:
+        """What each control did to each pair; empty without controls."""
+        return {
+            name: EditOutcome.from_array(self.edit.arrays[f"outcome/{name}"])
+            for name in self.edit.state["controls"]
+        }
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What the controls allow to say."""
+        columns = self.plan.columns("holdout")
+        if not any(self.removed.values()):
+            return Verdict(NOTHING_REMOVED, claim=False, n_holdout=len(columns))
+        if self.outcome is None or not self.controls:
+            return Verdict(NO_CONTROLS, claim=False, n_holdout=len(columns))
+        draws = [
+            self.controls[random_name(draw)].behavioural[columns]
+            for draw in range(self.config.controls.random_seeds)
+        ]
+        return judge(
+            self.outcome.behavioural[columns],
+            draws,
+            self.controls[IMPORTANCE_ONLY].behavioural[columns],
+            seed=self.ctx.seed,
+        )
+
+    @cached_property
+    def rows(self) -> tuple[SummaryRow, ...]:
+        """The before/after table: every metric, by category and split."""
+        if self.outcome is None:
+            return ()
+        return tuple(
+            self._row(metric, group, columns)
+            for group, columns in self.groups
+            for metric in METRICS
+        )
+
+    @cached_property
+    def groups(self) -> tuple[tuple[str, list[int]], ...]:
+        """Groups of pairs with their columns: each category of each split, then all together."""
+        groups: list[tuple[str, list[int]]] = []
+        for split in SPLITS:
+            categories = self._categories(split)
+            for category in categories:
+                if category != UNLABELLED or len(categories) > 1:
+                    name = f"{category}, {SPLIT_LABELS[split]}"
+                    groups.append((name, self.plan.columns(split, category)))
+            if len(categories) > 1 or categories == [UNLABELLED]:
+                prefix = "all " if len(categories) > 1 else ""
+                groups.append((f"{prefix}{SPLIT_LABELS[split]}", self.plan.columns(split)))
+        return tuple(groups)
+
+    def stage_means(self, metrics: Mapping[str, Array], split: Split) -> dict[str, float | None]:
+        """Mean of each metric over the pairs of a split, None without pairs."""
+        columns = self.plan.columns(split)
+        return {
+            name: float(np.mean(metrics[name][columns])) if metrics and columns else None
+            for name in METRICS
+        }
+
+    def _categories(self, split: Split) -> list[str]:
+        return sorted({pair.category for pair in self.plan.measured if pair.split == split})
+
+    def _row(self, metric: str, group: str, columns: list[int]) -> SummaryRow:
+        outcome = self.outcome
+        if outcome is None:
+            raise ValueError("no pair was measured")
+        return summary_row(
+            benchmark=BENCHMARK,
+            metric=metric,
+            group=group,
+            before=self.metrics_before[metric][columns],
+            after=outcome.after[metric][columns],
+            unit=UNIT,
+            seed=self.ctx.seed,
+            ideal=0.0,
+            lower_is_better=True,
+        )
+
+
+def gather(ctx: Context, before: PhaseOutput, edit: PhaseOutput, after: PhaseOutput) -> Evidence:
+    """Unpack the phases of a job."""
+    plan, shape = read_plan(ctx), read_shape(ctx.model_dir)
+    points = capture_points(shape.layout)
+    has_pairs = bool(plan.measured)
+    return Evidence(
+        ctx=ctx,
+        before=before,
+        edit=edit,
+        after=after,
+        plan=plan,
+        shape=shape,
+        base=unpack_diagnosis(before.arrays, points) if has_pairs else None,
+        edited=unpack_diagnosis(after.arrays, points) if has_pairs else None,
+    )
+
+
+def group_outcomes(evidence: Evidence, columns: list[int]) -> dict[str, dict[str, Any]]:
+    """Means over some pairs for the selection and every control."""
+    outcomes: dict[str, EditOutcome] = dict(evidence.controls)
+    if evidence.outcome is not None:
+        outcomes = {SELECTION: evidence.outcome, **outcomes}
+    parity = evidence.metrics_before[PARITY]
+    return {
+        name: {
+            **{metric: float(values[columns].mean()) for metric, values in made.after.items()},
+            "mechanical": float(made.mechanical(parity)[columns].mean()),
+            "behavioural": float(made.behavioural[columns].mean()),
+        }
+        for name, made in outcomes.items()
+    }

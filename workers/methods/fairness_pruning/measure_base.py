@@ -1,0 +1,148 @@
+"""Phase one: diagnose the base model, score its neurons, and let it continue some prompts."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from workers.methods.fairness_pruning.bias_scores import ScoreRule, new_bias_scores
+from workers.methods.fairness_pruning.calibration import activation_norms, windows
+from workers.methods.fairness_pruning.capture import CapturePoint, capture_points
+from workers.methods.fairness_pruning.diagnosis import PictureRequest, diagnose
+from workers.methods.fairness_pruning.generation import continue_prompts, n_groups
+from workers.methods.fairness_pruning.pair_plan import PairPlan, PlannedPair
+from workers.methods.fairness_pruning.phase_data import Arrays, Texts, pack_diagnosis, pack_texts
+from workers.methods.fairness_pruning.progress import PhaseProgress
+from workers.methods.fairness_pruning.subject import Subject, load_subject, read_plan
+from workers.runtime.context import Context, PhaseOutput
+
+PICTURE_POINT = CapturePoint.MLP_OUTPUT
+"""Component of the PCA pictures, as in the article."""
+
+
+def measure_base(ctx: Context) -> PhaseOutput:
+    """Measure the base model; a checkpoint separates the diagnosis from the generations."""
+    config: FairnessPruningConfig = ctx.config
+    plan = read_plan(ctx)
+    if not plan.measured and config.calibration_texts is None:
+        return PhaseOutput(state={"texts": [], "dtype": None})
+    subject = load_subject(ctx, ctx.model_dir, plan)
+    texts = _calibration_windows(config, subject)
+    prompts = prompts_to_continue(plan, config)
+    total = len(texts) + len(subject.batches) + n_groups(prompts)
+    progress = PhaseProgress(ctx, total)
+    checkpoint = ctx.load_checkpoint()
+    if checkpoint is None:
+        arrays = _diagnose_and_score(ctx, subject, texts, progress)
+        ctx.save_checkpoint(progress.step, arrays, {})
+    else:
+        arrays = dict(checkpoint.arrays)
+        progress.step = checkpoint.step
+    made = generate_texts(ctx, subject, prompts, progress)
+    return PhaseOutput(state={"texts": pack_texts(made), "dtype": subject.dtype}, arrays=arrays)
+
+
+def pairs_to_continue(plan: PairPlan, config: FairnessPruningConfig) -> list[PlannedPair]:
+    """Pairs whose prompts are continued: the first ones of each category in turn."""
+    settings = config.generation
+    by_category: dict[str, list[PlannedPair]] = {}
+    for pair in plan.pairs[: len(config.pairs)]:
+        longest = max(len(pair.ids_1), len(pair.ids_2))
+        if settings.max_length is None or longest < settings.max_length:
+            by_category.setdefault(pair.category, []).append(pair)
+    queues = list(by_category.values())
+    longest_queue = max((len(queue) for queue in queues), default=0)
+    in_turn = [q[n] for n in range(longest_queue) for q in queues if n < len(q)]
+    return sorted(in_turn[: settings.max_pairs], key=lambda pair: pair.number)
+
+
+def prompts_to_continue(plan: PairPlan, config: FairnessPruningConfig) -> list[tuple[int, ...]]:
+    """Token ids of the prompts that are continued."""
+    return [ids for pair in pairs_to_continue(plan, config) for ids in (pair.ids_1, pair.ids_2)]
+
+
+def generate_texts(
+    ctx: Context, subject: Subject, prompts: list[tuple[int, ...]], progress: PhaseProgress
+) -> Texts:
+    """Continue `prompts`, one step of progress for each group of equal length."""
+    config: FairnessPruningConfig = ctx.config
+    return continue_prompts(
+        subject,
+        prompts,
+        config.generation,
+        seed=ctx.seed,
+        on_group=lambda: progress.advance("continuing prompts"),
+        on_token=progress.poll,
+    )
+
+
+def picture_request(config: FairnessPruningConfig, plan: PairPlan, layers: int) -> PictureRequest:
+    """Activations that the PCA pictures need: of the first selection pair, in a few layers."""
+    columns = plan.columns("selection")
+    if "pca" not in config.plots or not columns:
+        return PictureRequest()
+    keys = frozenset((PICTURE_POINT, layer) for layer in picture_layers(config, layers))
+    return PictureRequest(keys=keys, pairs=frozenset(columns[:1]))
+
+
+def picture_layers(config: FairnessPruningConfig, layers: int) -> tuple[int, ...]:
+    """Layers with a PCA picture: the configured ones, else first, middle and last."""
+    chosen = config.plot_layers if config.plot_layers is not None else (0, layers // 2, layers - 1)
+    return tuple(sorted(set(chosen)))
+
+
+def _calibration_windows(config: FairnessPruningConfig, subject: Subject) -> list[tuple[int, ...]]:
+    encoded = [subject.tokenizer(text)["input_ids"] for text in config.calibration_texts or ()]
+    return windows(encoded, max_positions=subject.shape.max_positions)
+
+
+def _diagnose_and_score(
+    ctx: Context, subject: Subject, texts: list[tuple[int, ...]], progress: PhaseProgress
+) -> Arrays:
+    config: FairnessPruningConfig = ctx.config
+    dimensions, layout = subject.shape.dimensions, subject.shape.layout
+    arrays: Arrays = {}
+    if texts:
+        arrays["activation_norms"] = activation_norms(
+            subject.decoder,
+            texts,
+            neurons=dimensions.neurons,
+            on_text=lambda: progress.advance("reading calibration texts"),
+        )
+    scores = new_bias_scores(
+        score_rule(config),
+        has_gate=layout.projection("gate") is not None,
+        categories=len(subject.plan.categories),
+        layers=dimensions.layers,
+        neurons=dimensions.neurons,
+        device=ctx.device,
+    )
+    diagnosis = diagnose(
+        subject.decoder,
+        subject.batches,
+        n_pairs=len(subject.plan.measured),
+        points=capture_points(layout),
+        scores=scores,
+        pictures=picture_request(config, subject.plan, dimensions.layers),
+        on_batch=progress.on_batch("comparing pairs in the base model"),
+    )
+    arrays["bias_scores"] = scores.mean_or_max(category_counts(subject.plan))
+    return {**arrays, **pack_diagnosis(diagnosis)}
+
+
+def category_counts(plan: PairPlan) -> npt.NDArray[np.int64]:
+    """Count the selection pairs of each category."""
+    return np.array(
+        [len(plan.columns("selection", name)) for name in plan.categories], dtype=np.int64
+    )
+
+
+def score_rule(config: Any) -> ScoreRule:
+    """Take the scoring choices out of a config."""
+    return ScoreRule(
+        bias_point=config.bias_point,
+        token_reduction=config.token_reduction,
+        score_tokens=config.score_tokens,
+        pair_aggregation=config.pair_aggregation,
+    )

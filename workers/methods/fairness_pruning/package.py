@@ -1,0 +1,93 @@
+"""Phase four: write report, page, card and pictures, and return the result."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workers.methods.fairness_pruning.evidence import Evidence, gather
+from workers.methods.fairness_pruning.metrics import METRICS
+from workers.methods.fairness_pruning.page import build_document, hub_name
+from workers.methods.fairness_pruning.pair_plan import SPLITS
+from workers.methods.fairness_pruning.pictures import draw_pictures
+from workers.methods.fairness_pruning.report import build_report, neuron_map_entry
+from workers.reports.card import CardHeader, render_markdown
+from workers.reports.html import render_html
+from workers.reports.picture import write_picture
+from workers.runtime.context import Context, MethodResult, PhaseOutput, raise_if_stopped
+
+_STEPS = 3
+# Of the report, what a checkpoint must carry to say where it comes from and what it is.
+_CHECKPOINT_PARTS = (
+    "method",
+    "model",
+    "model_files",
+    "config",
+    "removed",
+    "parameters",
+    "intermediate_size",
+    "padding_neurons",
+    "fraction",
+    "verdict",
+    "summary",
+    "controls",
+    "warnings",
+    "limits",
+    "versions",
+)
+
+
+def write_package(
+    ctx: Context, before: PhaseOutput, edit: PhaseOutput, after: PhaseOutput
+) -> MethodResult:
+    """Write everything that people read, and two side files into the checkpoint."""
+    evidence = gather(ctx, before, edit, after)
+    _begin(ctx, 1, "writing the numbers")
+    report = build_report(evidence)
+    write_json(ctx.out_dir / "report.json", report)
+    overlap = neuron_map_entry(evidence)
+    if overlap is not None:
+        write_json(ctx.out_dir / "neuron_map.json", overlap)
+    _begin(ctx, 2, "drawing")
+    pictures = draw_pictures(evidence)
+    for picture in pictures:
+        write_picture(picture, ctx.out_dir / "plots")
+    _begin(ctx, 3, "writing the report")
+    document = build_document(evidence, pictures)
+    (ctx.out_dir / "report.html").write_text(render_html(document), encoding="utf-8")
+    checkpoint = ctx.out_dir / "checkpoint"
+    write_json(checkpoint / "debias_report.json", {k: report[k] for k in _CHECKPOINT_PARTS})
+    card = render_markdown(document, _card_header(evidence))
+    (checkpoint / "README.md").write_text(card, encoding="utf-8")
+    return _result(evidence)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write strict JSON in one fixed form."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, indent=1)
+    path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _begin(ctx: Context, step: int, message: str) -> None:
+    raise_if_stopped(ctx)
+    ctx.progress(step, _STEPS, message)
+
+
+def _card_header(evidence: Evidence) -> CardHeader:
+    return CardHeader(
+        base_model=hub_name(evidence), tags=("fairness",), pipeline_tag="text-generation"
+    )
+
+
+def _result(evidence: Evidence) -> MethodResult:
+    """Means by metric; those of held-out and control pairs carry the split in their name."""
+    after = {} if evidence.outcome is None else evidence.outcome.after
+    stages: list[dict[str, float | None]] = []
+    for metrics in (evidence.metrics_before, after):
+        values: dict[str, float | None] = {}
+        for split in SPLITS:
+            means = evidence.stage_means(metrics, split)
+            suffix = "" if split == "selection" else f".{split}"
+            values |= {f"{name}{suffix}": means[name] for name in METRICS}
+        stages.append({name: value for name, value in values.items() if value is not None})
+    return MethodResult(before=stages[0], after=stages[1], summary=evidence.rows)

@@ -1,0 +1,335 @@
+"""What report.html and the model card say: the evidence in words."""
+
+from pathlib import PurePosixPath
+from typing import Any
+
+from app.catalog.methods.fairness_pruning import METHOD
+from workers.methods.fairness_pruning.controls import IMPORTANCE_ONLY, NO_CONTROLS
+from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
+from workers.methods.fairness_pruning.metrics import PARITY, percent_reduction
+from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS, Split
+from workers.methods.fairness_pruning.report import (
+    LIMITS,
+    generation_entries,
+    neuron_map_entry,
+    software_versions,
+    warnings_of,
+)
+from workers.methods.fairness_pruning.run_controls import SELECTION
+from workers.reports.document import (
+    Cell,
+    Controls,
+    Fact,
+    FileHash,
+    GenerationPair,
+    GlossaryEntry,
+    HeadlineNumber,
+    ReportDocument,
+    Reproduce,
+    Table,
+    Tone,
+    sort_rows,
+)
+from workers.reports.picture import Picture
+
+GLOSSARY = (
+    GlossaryEntry(
+        "Prompt pair",
+        "Two prompts that differ in nothing but a demographic word, or a neutral one.",
+    ),
+    GlossaryEntry(
+        "Activation difference",
+        "How far the inner values of the model for the two prompts of a pair lie apart, as a mean "
+        "absolute difference.",
+    ),
+    GlossaryEntry(
+        "Mechanical part",
+        "What the number changes by merely leaving the removed neurons out of the mean.",
+    ),
+    GlossaryEntry(
+        "Behavioural part", "What the neurons that stay compute differently after the edit."
+    ),
+    GlossaryEntry(
+        "Selection, held-out and control pairs",
+        "Selection pairs chose the neurons; held-out pairs did not and test the result; control "
+        "pairs swap a neutral word.",
+    ),
+    GlossaryEntry(
+        "Controls", "Removal of as many other neurons: drawn at random, or the least important."
+    ),
+)
+
+_CONTROL_NOTE = (
+    "Mean reduction of the parity metric on the neurons that stay. The claim rests on held-out "
+    "pairs: the selection must beat every random draw and the least important neurons, and the "
+    "interval of its lead over the mean of the random draws must exclude zero."
+)
+_MAX_TABLE_PAIRS = 200
+
+
+def build_document(evidence: Evidence, pictures: tuple[Picture, ...]) -> ReportDocument:
+    """Fill the report document."""
+    return ReportDocument(
+        title=f"Fairness Pruning of {model_name(evidence)}",
+        subtitle=_subtitle(evidence),
+        verdict=_verdict_sentence(evidence),
+        tone=_tone(evidence),
+        method=METHOD.name,
+        headline=_headline(evidence),
+        changed=_changed(evidence),
+        rows=evidence.rows,
+        metrics={metric.name: metric for metric in METHOD.metrics},
+        reproduce=_reproduce(evidence),
+        tables=_tables(evidence),
+        controls=_controls(evidence),
+        generations=_generations(evidence),
+        figures=pictures,
+        warnings=tuple(warnings_of(evidence)),
+        limits=LIMITS,
+        intended_use=(
+            "As a drop-in replacement of the base model where the pairs' attributes should matter "
+            "less, after an independent evaluation.",
+        ),
+        glossary=GLOSSARY,
+    )
+
+
+def model_name(evidence: Evidence) -> str:
+    """Name the base model as its source does."""
+    source = evidence.ctx.provenance["model"]
+    for key in ("hub", "repo_id", "path", "name", "version_id"):
+        if isinstance(source, dict) and source.get(key):
+            return str(source[key])
+    return "the base model"
+
+
+def hub_name(evidence: Evidence) -> str | None:
+    """Name of the base model on a hub, None where it is not from one."""
+    source = evidence.ctx.provenance["model"]
+    name = source.get("hub") or source.get("repo_id") if isinstance(source, dict) else None
+    return str(name) if name else None
+
+
+def _subtitle(evidence: Evidence) -> str:
+    counts = [
+        f"{len(evidence.plan.columns(split))} {SPLIT_LABELS[split]}"
+        for split in SPLITS
+        if evidence.plan.columns(split)
+    ]
+    removed = sum(len(indices) for indices in evidence.removed.values())
+    pairs = f"; {', '.join(counts)}" if counts else ""
+    return (
+        f"{removed} neurons in {len(evidence.removed)} layers, mode {evidence.config.mode}{pairs}"
+    )
+
+
+def _verdict_sentence(evidence: Evidence) -> str:
+    wording = evidence.verdict.wording
+    change = _parity_change(evidence, _judged_split(evidence))
+    if change is None:
+        return f"{wording[0].upper()}{wording[1:]}."
+    verb = "fell" if change >= 0 else "grew"
+    where = SPLIT_LABELS[_judged_split(evidence)]
+    return f"The mean difference {verb} by {abs(change):.2f} % on {where}: {wording}."
+
+
+def _judged_split(evidence: Evidence) -> Split:
+    return "holdout" if evidence.plan.columns("holdout") else "selection"
+
+
+def _parity_change(evidence: Evidence, split: Split) -> float | None:
+    """Reduction of the mean parity metric in percent, None without pairs."""
+    if evidence.outcome is None:
+        return None
+    before = evidence.stage_means(evidence.metrics_before, split)[PARITY]
+    after = evidence.stage_means(evidence.outcome.after, split)[PARITY]
+    if before is None or after is None:
+        return None
+    return percent_reduction(before, after)
+
+
+def _tone(evidence: Evidence) -> Tone:
+    ordered = sort_rows([row for row in evidence.rows if "control pairs" not in (row.group or "")])
+    if ordered.improved and ordered.worse:
+        return "mixed"
+    if ordered.worse:
+        return "worse"
+    return "better" if evidence.verdict.claim and ordered.improved else "neutral"
+
+
+def _headline(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
+    state = evidence.edit.state
+    before, after = state["parameters_before"], state["parameters_after"]
+    numbers = [
+        HeadlineNumber(
+            label="Parameters",
+            value=f"{after:,}",
+            detail=f"{before - after:,} fewer ({100 * (before - after) / before:.3f} %)",
+        )
+    ]
+    for split in SPLITS:
+        change = _parity_change(evidence, split)
+        if change is None:
+            continue
+        n = len(evidence.plan.columns(split))
+        numbers.append(
+            HeadlineNumber(
+                label=f"Difference on {SPLIT_LABELS[split]}",
+                value=f"{-change:+.2f} %",
+                detail=f"mean over {n} pairs",
+            )
+        )
+    if not evidence.config.controls.enabled:
+        numbers.insert(0, HeadlineNumber(label="Controls", value=NO_CONTROLS, tone="worse"))
+    return tuple(numbers)
+
+
+def _changed(evidence: Evidence) -> tuple[Fact, ...]:
+    config, state = evidence.config, evidence.edit.state
+    sizes = f"{state['intermediate_size_before']} to {state['intermediate_size_after']}"
+    facts = [
+        Fact("Mode", config.mode),
+        Fact("Neurons of a layer", sizes),
+        Fact("Fraction asked for", f"{100 * state['requested_fraction']:.4g} %"),
+        Fact("Fraction changed", f"{100 * state['effective_fraction']:.4g} %"),
+        Fact("Tensors changed", f"{len(state['tensors_changed'])}"),
+        Fact("Importance", config.importance),
+        Fact("Weight of bias", f"{config.bias_weight:g}"),
+        Fact("Bias score", f"{config.bias_point}, {config.token_reduction}"),
+    ]
+    if config.preset is not None:
+        facts.insert(0, Fact("Preset", config.preset))
+    if state["padding_neurons"]:
+        padding = sum(state["padding_neurons"].values())
+        facts.append(Fact("Zero neurons added as padding", f"{padding}"))
+    return tuple(facts)
+
+
+def _tables(evidence: Evidence) -> tuple[Table, ...]:
+    tables = [_pair_table(evidence)] if evidence.outcome is not None else []
+    overlap = neuron_map_entry(evidence)
+    if overlap is not None and overlap["overlap"]:
+        tables.append(_overlap_table(overlap))
+    return tuple(tables)
+
+
+def _pair_table(evidence: Evidence) -> Table:
+    outcome, before = evidence.outcome, evidence.metrics_before[PARITY]
+    if outcome is None:
+        raise ValueError("no pair was measured")
+    mechanical = outcome.mechanical(before)
+    rows: list[tuple[Cell, ...]] = []
+    for column, pair in enumerate(evidence.plan.measured[:_MAX_TABLE_PAIRS]):
+        first, second = float(before[column]), float(outcome.after[PARITY][column])
+        rows.append(
+            (
+                f"{pair.prompt_1} / {pair.prompt_2}",
+                f"{pair.category}, {SPLIT_LABELS[pair.split]}",
+                first,
+                second,
+                percent_reduction(first, second),
+                float(mechanical[column]),
+                float(outcome.behavioural[column]),
+            )
+        )
+    shown = "" if len(rows) == len(evidence.plan.measured) else " The rest is in report.json."
+    return Table(
+        title="Pairs",
+        columns=(
+            "Prompts",
+            "Group",
+            "Before",
+            "After",
+            "Reduction %",
+            "Mechanical",
+            "Behavioural",
+        ),
+        rows=tuple(rows),
+        note=f"Mean activation difference of six components (parity metric) by pair.{shown}",
+    )
+
+
+def _overlap_table(overlap: dict[str, Any]) -> Table:
+    return Table(
+        title="Neurons shared between categories",
+        columns=("Categories", "Jaccard index", "Random sets", "Random sets, 95th percentile"),
+        rows=tuple(
+            (
+                " and ".join(entry["categories"]),
+                entry["pooled"]["jaccard"],
+                entry["pooled"]["random_mean"],
+                entry["pooled"]["random_95th_percentile"],
+            )
+            for entry in overlap["overlap"]
+        ),
+        note="The neurons that react most to each category, all layers pooled; 1 means equal sets.",
+    )
+
+
+def _controls(evidence: Evidence) -> Controls:
+    verdict = evidence.verdict
+    if not evidence.controls:
+        return Controls(verdict=verdict.wording, claim=False)
+    rows: list[tuple[Cell, ...]] = []
+    for split in SPLITS:
+        columns = evidence.plan.columns(split)
+        if not columns:
+            continue
+        for name, values in group_outcomes(evidence, columns).items():
+            label = _CONTROL_LABELS.get(name, name.replace("_", " "))
+            group = f"{SPLIT_LABELS[split]} (n = {len(columns)})"
+            rows.append((group, label, values["behavioural"], values["mechanical"], values[PARITY]))
+    return Controls(
+        verdict=verdict.wording,
+        claim=verdict.claim,
+        note=_CONTROL_NOTE,
+        table=Table(
+            title="The selection beside its controls",
+            columns=("Pairs", "Removed neurons", "Behavioural", "Mechanical", "Parity after"),
+            rows=tuple(rows),
+        ),
+    )
+
+
+_CONTROL_LABELS = {SELECTION: "this selection", IMPORTANCE_ONLY: "least important only"}
+
+
+def _generations(evidence: Evidence) -> tuple[GenerationPair, ...]:
+    return tuple(
+        GenerationPair(
+            prompt=entry["prompt"],
+            before=entry["before"]["continuation"],
+            after=entry["after"]["continuation"],
+            label=f"pair {entry['pair']}, {entry['category']}",
+        )
+        for entry in generation_entries(evidence)
+    )
+
+
+def _reproduce(evidence: Evidence) -> Reproduce:
+    provenance = evidence.ctx.provenance
+    files = tuple(
+        FileHash(
+            path=PurePosixPath(file["path"]).as_posix(),
+            size_bytes=file["size_bytes"],
+            sha256=file["sha256"],
+        )
+        for file in provenance["model_files"]
+        if file["sha256"]
+    )
+    return Reproduce(
+        command=(
+            "curl -X POST $DEBIAS_URL/v1/jobs -H 'Content-Type: application/json' "
+            "-d @resolved_spec.json"
+        ),
+        resolved_spec=provenance["resolved_spec"],
+        provenance=(
+            Fact("Method", f"{provenance['method']} {provenance['method_version']}"),
+            Fact("Base model", model_name(evidence)),
+            Fact("Seed", str(evidence.ctx.seed)),
+            Fact("Device", evidence.ctx.device),
+            Fact("Precision of the diagnosis", str(evidence.before.state["dtype"])),
+        ),
+        files=files,
+        versions=software_versions(),
+    )
