@@ -197,12 +197,6 @@ INVALID: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "/config/holdout_pairs/0",
         "same tokens",
     ),
-    "no room to generate": (
-        {"generation": {"max_length": 4}},
-        "generation_too_short",
-        "/config/generation/max_length",
-        "4 tokens",
-    ),
     "more text than positions": (
         {"generation": {"max_new_tokens": 61}},
         "generation_too_long",
@@ -250,6 +244,12 @@ def test_unequal_token_counts_are_aligned_with_a_warning() -> None:
     (warning,) = run_check(pairs=[PAIR, {"prompt_1": "a b", "prompt_2": "a b c"}]).warnings
 
     assert warning.startswith("1 pairs")
+
+
+def test_prompts_without_room_for_a_continuation_give_a_warning() -> None:
+    (warning,) = run_check(generation={"max_length": 4}).warnings
+
+    assert "max_length of 4" in warning
 
 
 def test_pairs_need_a_tokenizer() -> None:

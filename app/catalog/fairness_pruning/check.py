@@ -37,7 +37,7 @@ def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
         limit = _token_limit(config, facts)
         invalid += islice(_pair_findings(tokens, limit), _MAX_FINDINGS)
         invalid += _generation_findings(tokens, facts)
-        warnings += _length_warnings(tokens)
+        warnings += [*_length_warnings(tokens), *_generation_warnings(tokens)]
     return CheckResult(invalid=tuple(invalid), warnings=tuple(warnings))
 
 
@@ -97,27 +97,34 @@ def _all_unequal(tokens: _PairTokens) -> bool:
 
 def _generation_findings(tokens: _PairTokens, facts: ModelFacts) -> Iterator[Finding]:
     settings = tokens.config.generation
-    continued = tokens.by_field["pairs"][: settings.max_pairs]
-    longest = max((max(len(first), len(second)) for _, first, second in continued), default=0)
-    if not continued:
-        return
-    if settings.max_length is not None and longest >= settings.max_length:
-        yield Finding(
-            pointer="/config/generation/max_length",
-            code="generation_too_short",
-            message=(
-                f"A prompt to continue has {longest} tokens, so `max_length` "
-                f"{settings.max_length} leaves no room; raise it or give `max_new_tokens`."
-            ),
-        )
     positions = facts.config.get("max_position_embeddings")
-    total = settings.max_length or longest + (settings.max_new_tokens or 0)
-    if isinstance(positions, int) and total > positions:
-        field = "max_length" if settings.max_length else "max_new_tokens"
+    if not isinstance(positions, int) or not settings.max_pairs or not tokens.by_field["pairs"]:
+        return
+    field, total = "max_length", settings.max_length or 0
+    if settings.max_new_tokens is not None:
+        field, total = "max_new_tokens", _longest(tokens)[-1] + settings.max_new_tokens
+    if total > positions:
         yield Finding(
             pointer=f"/config/generation/{field}",
             code="generation_too_long",
             message=f"{total} tokens are more than the model's {positions} positions.",
+        )
+
+
+def _longest(tokens: _PairTokens) -> list[int]:
+    """Count the tokens of the longer prompt of each of `pairs`, in ascending order."""
+    return sorted(max(len(one), len(other)) for _, one, other in tokens.by_field["pairs"])
+
+
+def _generation_warnings(tokens: _PairTokens) -> Iterator[str]:
+    settings = tokens.config.generation
+    if settings.max_length is None or not settings.max_pairs:
+        return
+    too_long = sum(length >= settings.max_length for length in _longest(tokens))
+    if too_long:
+        yield (
+            f"{too_long} pairs fill generation.max_length of {settings.max_length} tokens with "
+            "their prompts and are not continued; raise it or give max_new_tokens."
         )
 
 
