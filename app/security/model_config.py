@@ -14,7 +14,7 @@ MAX_CONFIG_BYTES = 4 * 1024 * 1024  # a config with 21,000 class labels has abou
 _MAX_CONFIG_DEPTH = 12
 
 # What the config classes of the Llama-like families know in transformers 5.24, with the older
-# spellings they still read. tests/unit/test_model_config.py compares the set with the classes.
+# spellings they still read. tests/integration/test_native_models.py compares it with the classes.
 # fmt: off
 _LLAMA_LIKE_KEYS = frozenset({
     "_name_or_path", "architectures", "attention_bias", "attention_dropout",

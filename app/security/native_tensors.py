@@ -19,6 +19,8 @@ _DEFAULT_KEY_VALUE_HEADS: Mapping[str, int] = {
     "gemma": 16,
     "gemma2": 4,
 }
+# Families that read `attention_bias`; mistral never has one, qwen2 always (but for o_proj).
+_OPTIONAL_ATTENTION_BIAS = frozenset({"llama", "qwen3", "gemma", "gemma2"})
 
 Shape = tuple[int, ...]
 
@@ -86,10 +88,11 @@ def _attention(config: Mapping[str, Any], hidden: int) -> Iterator[tuple[str, Sh
     for projection, size in rows.items():
         yield f"self_attn.{projection}_proj.weight", (size, hidden)
     yield "self_attn.o_proj.weight", (hidden, heads * head_dim)
-    if model_type == "qwen2" or config.get("attention_bias") is True:
+    with_bias = model_type in _OPTIONAL_ATTENTION_BIAS and config.get("attention_bias") is True
+    if model_type == "qwen2" or with_bias:
         for projection, size in rows.items():
             yield f"self_attn.{projection}_proj.bias", (size,)
-    if model_type != "qwen2" and config.get("attention_bias") is True:
+    if with_bias:
         yield "self_attn.o_proj.bias", (hidden,)
     if model_type == "qwen3":
         yield "self_attn.q_norm.weight", (head_dim,)
