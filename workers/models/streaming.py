@@ -104,16 +104,12 @@ def write_shard(
 
     Parameters
     ----------
-    shard
-        The file to copy.
-    target
-        Path of the copy; it must not exist.
+    shard, target
+        The file to copy, and the path of the copy, which must not exist.
     edits
         The edit of each tensor that changes, by name.
-    should_stop
-        Polled before every block.
-    on_bytes
-        Called with the number of bytes of every block written.
+    should_stop, on_bytes
+        Asked before every block; told the bytes of every block written.
 
     Returns
     -------

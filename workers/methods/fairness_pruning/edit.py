@@ -54,31 +54,17 @@ def apply_edit(
 ) -> EditReport:
     """Write the edited model to `out_dir`, which appears complete or not at all.
 
+    It is written beside itself under a temporary name, synced, and renamed at the end. On
+    `Stopped`, or a `JobFailure` (no room, or a model that does not fit), nothing is left behind.
+
     Parameters
     ----------
-    model_dir
-        The base model as a transformers directory; only read.
-    out_dir
-        Directory to create. It is written beside itself under a temporary name, synced, and
-        renamed at the end.
+    model_dir, out_dir
+        The base model as a transformers directory, only read; the directory to create.
     removed, config
         As in `plan_edit`.
-    should_stop
-        Polled before every block.
-    on_progress
-        Called with bytes done and bytes in all.
-
-    Returns
-    -------
-    EditReport
-        Files with their SHA-256, changed tensors, and sizes before and after.
-
-    Raises
-    ------
-    Stopped
-        `should_stop` said so; nothing is left behind.
-    JobFailure
-        The disk has too little room, or the model does not fit.
+    should_stop, on_progress
+        Asked before every block; told bytes done and bytes in all.
     """
     checkpoint = open_checkpoint(model_dir)
     plan = plan_edit(checkpoint, removed, config)

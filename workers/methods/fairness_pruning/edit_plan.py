@@ -41,13 +41,12 @@ def plan_edit(
     removed
         Neurons to remove by layer; layers may be missing or empty.
     config
-        `mode`, `scale_factor` and `uneven` are used.
+        Gives `mode`, `scale_factor` and `uneven`.
 
     Raises
     ------
     JobFailure
-        The model or the neurons do not fit. Both are refused before a job starts, so this
-        means that the files changed since.
+        The model or the neurons do not fit, although both were checked before the job.
     """
     layout, dimensions = layout_of(checkpoint)
     _require_valid(removed, dimensions)

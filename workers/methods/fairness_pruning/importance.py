@@ -81,10 +81,8 @@ def importance_scores(
 
     Parameters
     ----------
-    model_dir
-        The model as a transformers directory.
-    layout
-        Names of its projections.
+    model_dir, layout
+        The model as a transformers directory, and the names of its projections.
     kind
         `max_abs`, `ppm`, `vow`, `pon`, `l2` or `hybrid`.
     activation_norms
@@ -97,13 +95,6 @@ def importance_scores(
     -------
     dict
         By layer, a float32 vector of shape (I,); higher matters more.
-
-    Raises
-    ------
-    Stopped
-        `should_stop` said so.
-    ValueError
-        `kind` is unknown, or `hybrid` lacks its activation norms.
     """
     if kind == "hybrid":
         if activation_norms is None:

@@ -101,10 +101,8 @@ def select_neurons(
     ----------
     bias, importance
         Scores by layer, each of shape (I,); unused where the config names neurons by index.
-    config
-        Amount, layers, rounding and `bias_weight`.
-    dimensions
-        Of the model.
+    config, dimensions
+        Amount, layers, rounding and `bias_weight`; the sizes of the model.
 
     Raises
     ------
