@@ -100,7 +100,7 @@ def write_shard(
     should_stop: ShouldStop,
     on_bytes: OnBytes,
 ) -> FileFact:
-    """Write the edited copy of one file and sync it to disk.
+    """Write the edited copy of one file and sync it to disk; `Stopped` leaves it unfinished.
 
     Parameters
     ----------
@@ -115,11 +115,6 @@ def write_shard(
     -------
     FileFact
         Name, size and SHA-256 of the copy, hashed while writing.
-
-    Raises
-    ------
-    Stopped
-        `should_stop` said so. The unfinished file is left for the caller to remove.
     """
     digest = hashlib.sha256()
     size = 0

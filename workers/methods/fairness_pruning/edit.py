@@ -64,12 +64,11 @@ def apply_edit(
     removed, config
         As in `plan_edit`.
     should_stop, on_progress
-        Asked before every block; told bytes done and bytes in all.
+        Asked before every block; told bytes done and in all.
     """
     checkpoint = open_checkpoint(model_dir)
     plan = plan_edit(checkpoint, removed, config)
-    total = _bytes_after(checkpoint, plan)
-    _require_space(out_dir.parent, total)
+    _require_space(out_dir.parent, _bytes_after(checkpoint, plan))
     partial = out_dir.with_name(f".{out_dir.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()

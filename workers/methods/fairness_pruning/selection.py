@@ -103,11 +103,6 @@ def select_neurons(
         Scores by layer, each of shape (I,); unused where the config names neurons by index.
     config, dimensions
         Amount, layers, rounding and `bias_weight`; the sizes of the model.
-
-    Raises
-    ------
-    ValueError
-        Scores do not have the model's layers or widths.
     """
     if config.neuron_indices is not None:
         named = config.neuron_indices
