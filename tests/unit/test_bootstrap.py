@@ -186,6 +186,15 @@ def test_a_jump_over_the_ideal_to_a_smaller_distance_is_an_improvement():
     assert row.improved is True
 
 
+def test_nearness_to_an_ideal_amid_the_units_is_judged_by_pairs():
+    # Units spread over both sides of the ideal; each moves towards it by the same small step.
+    before = np.linspace(-20, 60, 12)
+
+    row = make_row(before, before - np.tile([1.0, 1.2], 6), ideal=0.0)
+
+    assert row.improved is True
+
+
 @pytest.mark.parametrize(("lower_is_better", "improved"), [(True, True), (False, False)])
 def test_without_an_ideal_the_direction_decides(lower_is_better, improved):
     before = np.linspace(1, 2, 8)
