@@ -4,7 +4,7 @@ Each HTTP error class fixes its code, status and title; the API turns any of the
 `application/problem+json` in one handler, and `/problems/<code>` serves the class docstring.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
@@ -36,11 +36,14 @@ class DebiasError(Exception):
         *,
         findings: Sequence[Finding] = (),
         retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
+        """Say what went wrong; `headers` go with the answer (`Allow`, `Content-Range`)."""
         super().__init__(detail)
         self.detail = detail
         self.findings = tuple(findings)
         self.retry_after_s = retry_after_s
+        self.headers = dict(headers or {})
 
 
 class BadRequest(DebiasError):
