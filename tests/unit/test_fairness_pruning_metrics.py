@@ -1,0 +1,152 @@
+"""Metrics, kept masks and growth over depth on hand-made diagnoses."""
+
+import numpy as np
+import pytest
+
+from workers.methods.fairness_pruning.amplification import amplification, growth_curves
+from workers.methods.fairness_pruning.capture import CapturePoint
+from workers.methods.fairness_pruning.diagnosis import KEPT_POINTS, STATISTICS, Diagnosis
+from workers.methods.fairness_pruning.metrics import (
+    ATTENTION,
+    MLP,
+    PARITY,
+    RELATIVE,
+    pair_metrics,
+    parity_on_kept,
+    percent_reduction,
+)
+from workers.methods.fairness_pruning.outcomes import (
+    EditOutcome,
+    kept_mask_after,
+    outcome_of_masked,
+    stored_neurons,
+)
+
+POINTS = tuple(CapturePoint)
+LAYERS, PAIRS = 5, 3
+
+
+def diagnosis(
+    mean: float = 1.0, curve: list[float] | None = None, kept: float | None = None
+) -> Diagnosis:
+    statistics = {
+        name: np.full((len(POINTS), LAYERS, PAIRS), mean if "mean" in name else 1.0)
+        for name in STATISTICS
+    }
+    if curve is not None:
+        statistics["affected_mean"][:] = np.array(curve)[None, :, None]
+    n_sets = 0 if kept is None else 1
+    kept_mean = np.full((n_sets, len(KEPT_POINTS), LAYERS, PAIRS), kept or 0.0)
+    return Diagnosis(POINTS, statistics, KEPT_POINTS, kept_mean, kept_mean)
+
+
+def test_parity_weighs_six_components_alike_and_leaves_out_the_down_projection_input() -> None:
+    found = diagnosis(mean=0.0)
+    found.statistics["mean"][POINTS.index(CapturePoint.GATE_PROJ)] = 6.0
+    found.statistics["mean"][POINTS.index(CapturePoint.DOWN_PROJ_INPUT)] = 100.0
+
+    metrics = pair_metrics(found)
+
+    np.testing.assert_allclose(metrics[PARITY], 1.0)
+    np.testing.assert_allclose(metrics[MLP], 0.0)
+    np.testing.assert_allclose(metrics[ATTENTION], 0.0)
+
+
+def test_relative_divides_by_the_magnitude_of_the_same_key() -> None:
+    found = diagnosis(mean=0.3)
+    found.statistics["scale"][:] = 2.0
+
+    np.testing.assert_allclose(pair_metrics(found)[RELATIVE], 0.15)
+
+
+def test_parity_on_kept_replaces_gate_and_up_only() -> None:
+    found = diagnosis(mean=1.0, kept=0.4)
+
+    np.testing.assert_allclose(parity_on_kept(found, 0), (4 * 1.0 + 2 * 0.4) / 6)
+
+
+def test_reduction_is_negative_when_it_grew_and_unknown_from_zero() -> None:
+    assert percent_reduction(2.0, 2.5) == -25.0
+    assert percent_reduction(0.0, 1.0) is None
+
+
+def test_kept_neurons_of_a_padded_model_come_first() -> None:
+    mask = kept_mask_after(
+        {0: [1], 1: [0, 2, 3]}, mode="prune", layers=2, neurons=6, stored_neurons=5
+    )
+
+    assert mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
+
+
+def test_a_model_with_zeros_keeps_its_width() -> None:
+    removed = {0: [1], 1: [0, 2]}
+
+    assert stored_neurons(removed, mode="zero", neurons=6) == 6
+    assert stored_neurons(removed, mode="prune", neurons=6) == 5
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("prune", 0.4), ("zero", 0.3), ("scale", 1.0)])
+def test_masked_outcome_shows_what_the_stored_model_would_show(mode: str, expected: float) -> None:
+    masked = diagnosis(mean=1.0, kept=0.4)
+    removed = {layer: [0, 1] for layer in range(LAYERS)}
+
+    outcome = outcome_of_masked(masked, np.zeros(PAIRS), removed, mode=mode, neurons=8)
+
+    np.testing.assert_allclose(outcome.after[PARITY], (4 * 1.0 + 2 * expected) / 6)
+    np.testing.assert_allclose(outcome.after_on_kept, (4 * 1.0 + 2 * 0.4) / 6)
+
+
+def test_outcome_survives_storage() -> None:
+    outcome = outcome_of_masked(
+        diagnosis(kept=0.4), np.arange(3.0), {n: [0] for n in range(5)}, mode="prune", neurons=8
+    )
+
+    again = EditOutcome.from_array(outcome.to_array())
+
+    np.testing.assert_array_equal(again.to_array(), outcome.to_array())
+    np.testing.assert_array_equal(again.behavioural, outcome.behavioural)
+
+
+def test_onset_is_the_first_layer_above_the_threshold_attention_first() -> None:
+    found = diagnosis(curve=[0.01, 0.05, 0.2, 0.3, 0.4])
+
+    result = amplification(found, [0, 1, 2], [], threshold=0.1)
+
+    assert result is not None
+    assert result["onset"] == {"layer": 2, "component": "attention_output"}
+    assert result["largest_jump"] == 2
+    assert result["rank_correlation"] == pytest.approx(1.0)
+    assert result["demographic"] is None
+
+
+def test_a_curve_that_stays_low_has_no_onset() -> None:
+    result = amplification(diagnosis(curve=[0.01] * 5), [0], [], threshold=0.1)
+
+    assert result is not None
+    assert result["onset"] is None
+    assert result["slope"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_slope_is_per_whole_depth() -> None:
+    result = amplification(diagnosis(curve=[0.0, 0.1, 0.2, 0.3, 0.4]), [0], [], threshold=1.0)
+
+    assert result is not None
+    assert result["slope"] == pytest.approx(0.4)
+
+
+def test_growth_is_demographic_only_above_the_band_of_control_pairs() -> None:
+    found = diagnosis(curve=[0.2] * 5)
+    found.statistics["affected_mean"][:, :, 2] = 0.05
+
+    above = amplification(found, [0, 1], [2], threshold=0.1)
+    found.statistics["affected_mean"][:, :, 2] = 0.9
+    below = amplification(found, [0, 1], [2], threshold=0.1)
+
+    assert above is not None
+    assert below is not None
+    assert above["demographic"] is True
+    assert below["demographic"] is False
+
+
+def test_growth_curves_without_pairs_are_none() -> None:
+    assert growth_curves(diagnosis(), []) == ()
