@@ -3,14 +3,22 @@
 import base64
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 
-from debias_client import ApiError, Client, DigestMismatch, UnexpectedAnswer, UnsafeName
+from debias_client import (
+    ApiError,
+    Client,
+    ConnectionFailed,
+    DigestMismatch,
+    UnexpectedAnswer,
+    UnsafeName,
+)
 from debias_client.download import plan_targets
 from tests.scripted_service import (
     BASE_URL,
@@ -169,6 +177,16 @@ def test_a_body_that_ends_early_is_taken_up(tmp_path: Path) -> None:
     assert service.content_requests[1].headers["Range"] == "bytes=300-"
 
 
+def test_bodies_that_end_before_the_first_byte_end_the_download(tmp_path: Path) -> None:
+    empty = [give(httpx.Response(200, stream=Body([]))) for _ in range(9)]
+    service = ArtifactService({"model": CONTENT}, faults=empty)
+
+    with pytest.raises(ConnectionFailed, match="the line broke at byte 0"):
+        service.download(tmp_path)
+
+    assert len(service.content_requests) == 5
+
+
 def test_lines_that_bring_bytes_may_break_any_number_of_times(tmp_path: Path) -> None:
     service = ArtifactService({"model": CONTENT}, faults=[break_after(500)] * 20)
 
@@ -202,6 +220,17 @@ def test_an_answer_that_ignores_the_range_replaces_what_was_begun(tmp_path: Path
     service.download(tmp_path)
 
     assert files_below(tmp_path) == {"model": CONTENT}
+
+
+def test_what_was_begun_is_dropped_when_the_whole_comes_and_breaks_earlier(tmp_path: Path) -> None:
+    part_of(tmp_path, "model", CONTENT).write_bytes(b"x" * 1000)
+    whole = httpx.Response(200, stream=BrokenBody([CONTENT[:300]]))
+    service = ArtifactService({"model": CONTENT}, faults=[give(whole)])
+
+    service.download(tmp_path)
+
+    ranges = [request.headers["Range"] for request in service.content_requests]
+    assert ranges == ["bytes=1000-", "bytes=300-"]
 
 
 def test_a_partial_answer_that_leaves_bytes_out_is_refused(tmp_path: Path) -> None:
@@ -299,6 +328,26 @@ def test_the_first_failure_ends_the_download(tmp_path: Path) -> None:
         service.client().download("job_1", tmp_path, parallel=1)
 
     assert len(service.content_requests) < 50
+
+
+def test_the_first_failure_ends_fetches_that_are_under_way(tmp_path: Path) -> None:
+    under_way = Event()
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"x"
+            under_way.set()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/artifacts"):
+            return page(artifact("endless", b"", size_bytes=2**40), artifact("gone", b"1"))
+        if request.url.path.split("/")[3] == artifact("gone", b"1")["id"]:
+            under_way.wait(30)
+            return problem(410, "gone")
+        return httpx.Response(200, stream=Body(endless()))
+
+    with pytest.raises(ApiError, match="gone"):
+        Client(BASE_URL, transport=httpx.MockTransport(answer)).download("job_1", tmp_path)
 
 
 def test_nothing_is_fetched_when_one_name_is_unsafe(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """How the client follows the events of a job and waits for its end."""
 
 import json
+from collections.abc import Iterator
 from itertools import islice, pairwise
 
 import httpx
@@ -12,6 +13,7 @@ from debias_client import ApiError, JobEvent, UnexpectedAnswer, WaitTimeout
 from debias_client.sse import EventStreamParser, Message
 from tests.scripted_service import (
     DONE,
+    Body,
     ScriptedService,
     event,
     event_bytes,
@@ -22,16 +24,16 @@ from tests.scripted_service import (
 )
 
 STREAM = (
-    "\ufeff: hello\nretry: 1500\r\n\r\n"
+    "\ufeffretry: 1500\r\n: hello\r\n\r\n"
     "id: 1\revent: job.queued\rdata: {\rdata: }\r\r"
-    "id: 2\r\ndata:no space\r\n\r\n"
+    "id: 2\r\ndata:no space\r\ndata\r\n\r\n"
     "id: 3\nevent: job.warning\ndata: one\u2028line \u00e9\n\n"
     "event: done\n\n"
     "data: cut off"
 ).encode()
 MESSAGES = [
     Message("job.queued", "{\n}", "1"),
-    Message("message", "no space", "2"),
+    Message("message", "no space\n", "2"),
     Message("job.warning", "one\u2028line \u00e9", "3"),
     Message("done", "", "3"),
 ]
@@ -314,17 +316,18 @@ def test_wait_on_a_silent_stream_gives_up_after_its_time() -> None:
 def test_wait_on_a_stream_of_comments_gives_up_after_its_time() -> None:
     service = ScriptedService([])
 
-    def send_comments(request: httpx.Request) -> httpx.Response:
-        def chunks() -> list[bytes]:
+    def comments() -> Iterator[bytes]:
+        while True:
             service.time.sleep(15)
-            return [b": ping\n\n"]
+            yield b": ping\n\n"
 
-        return event_stream(*chunks())
-
-    service.answers.extend([send_comments, send_comments])
+    headers = {"Content-Type": "text/event-stream"}
+    service.answers.append(httpx.Response(200, headers=headers, stream=Body(comments())))
 
     with pytest.raises(WaitTimeout):
         service.client().jobs.wait("job_1", timeout_s=20, on_event=lambda event: None)
+
+    assert service.time.slept_s == [15, 15]
 
 
 def test_events_are_read_as_the_service_wrote_them() -> None:
