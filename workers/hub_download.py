@@ -26,7 +26,10 @@ class DigestMismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How a long copy asks whether to go on, and tells how far it is."""
+    """How a long copy asks whether to go on, and tells how far it is.
+
+    Both functions are called for every chunk that arrives (64 KiB from a hub): keep them cheap.
+    """
 
     should_stop: Callable[[], bool]
     gained: Callable[[int], None]

@@ -15,7 +15,6 @@ from app.integrations.hub.errors import refusal, unreachable
 from app.integrations.hub.listing import RepoListing, parse_listing
 
 _MAX_LISTING_BYTES = 32 * 1024 * 1024  # repositories with 10,000 files list in about 3 MB
-_CHUNK_BYTES = 1024 * 1024
 _MAX_CONNECT_S = 2.0  # so that a host that drops packets leaves time to say so
 # A download has no total time; a connection that gives nothing for this long is given up.
 _DOWNLOAD_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
@@ -149,7 +148,8 @@ class Download:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes as they come; raises `Unavailable` where the connection breaks."""
-        return self._response.iter_raw(_CHUNK_BYTES)
+        # Without a chunk size: httpx would hold back, and lose, what it has of a chunk by then.
+        return self._response.iter_raw()
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

@@ -1,0 +1,157 @@
+"""Inspecting models of a local folder and of our own store."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from app.domain.errors import ModelNotFound, UnsafeModelFormat, UriNotAllowed
+from app.domain.models import FileFact
+from app.domain.sources import PathSource, VersionSource
+from app.services.model_intake import InspectedModel, IntakeSettings, inspect_source
+from tests.model_files import llama_folder, llama_shapes, safetensors
+
+
+def write_model(folder: Path, files: Mapping[str, bytes]) -> Path:
+    folder.mkdir(parents=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@pytest.fixture
+def models_dir(tmp_path: Path) -> Path:
+    write_model(tmp_path / "models" / "tiny", llama_folder())
+    return tmp_path / "models"
+
+
+def inspect(models_dir: Path | None, name: str = "tiny") -> InspectedModel:
+    settings = IntakeSettings(Path("/nowhere"), models_dir=models_dir)
+    return inspect_source(PathSource(name), settings=settings)
+
+
+def test_folder_is_read(models_dir: Path) -> None:
+    model = inspect(models_dir)
+
+    assert model.pinned["name"] == "tiny"
+    assert {file["path"] for file in model.pinned["files"]} == set(llama_folder())
+    assert model.facts.tensors.keys() == llama_shapes().keys()
+
+
+def test_identity_stays_while_nothing_changes(models_dir: Path) -> None:
+    assert inspect(models_dir).identity == inspect(models_dir).identity
+
+
+def test_identity_changes_with_a_time_stamp(models_dir: Path) -> None:
+    before = inspect(models_dir).identity
+    os.utime(models_dir / "tiny" / "model.safetensors", ns=(1, 1))
+
+    assert inspect(models_dir).identity != before
+
+
+def test_weights_themselves_are_not_hashed(models_dir: Path) -> None:
+    (weights,) = [file for file in inspect(models_dir).pinned["files"] if "header_sha256" in file]
+
+    assert weights["sha256"] is None
+
+
+def test_paths_are_off_unless_set(models_dir: Path) -> None:
+    with pytest.raises(UriNotAllowed, match="DEBIAS_MODELS_DIR"):
+        inspect(None)
+
+
+@pytest.mark.parametrize("name", ["../models/tiny", "/etc", "", "tiny\0", "tiny/..", "a" * 300])
+def test_path_with_tricks_is_refused(models_dir: Path, name: str) -> None:
+    with pytest.raises(UriNotAllowed) as error:
+        inspect(models_dir, name)
+
+    assert error.value.findings[0].pointer == "/model/path"
+
+
+@pytest.mark.parametrize("name", ["none", "tiny/config.json", "\u6a21" * 200])
+def test_path_that_is_no_folder(models_dir: Path, name: str) -> None:
+    with pytest.raises(ModelNotFound) as error:
+        inspect(models_dir, name)
+
+    assert error.value.findings[0].code == "path_not_found"
+
+
+def test_error_shows_no_path_of_the_server(models_dir: Path) -> None:
+    with pytest.raises(ModelNotFound) as error:
+        inspect(models_dir, "none")
+
+    assert str(models_dir) not in error.value.detail
+
+
+def test_folder_linked_from_outside_is_refused(models_dir: Path, tmp_path: Path) -> None:
+    write_model(tmp_path / "outside", llama_folder())
+    (models_dir / "link").symlink_to(tmp_path / "outside")
+
+    with pytest.raises(UriNotAllowed, match="link"):
+        inspect(models_dir, "link")
+
+
+def test_file_linked_from_outside_is_refused(models_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.json").write_text("{}")
+    (models_dir / "tiny" / "generation_config.json").symlink_to(tmp_path / "secret.json")
+
+    with pytest.raises(UriNotAllowed, match=r"generation_config\.json is a link"):
+        inspect(models_dir)
+
+
+def test_links_within_the_models_directory_are_followed(models_dir: Path) -> None:
+    blob = models_dir / "blob"
+    weights = models_dir / "tiny" / "model.safetensors"
+    weights.rename(blob)
+    weights.symlink_to("../blob")
+
+    assert inspect(models_dir).facts.tensors.keys() == llama_shapes().keys()
+
+
+def test_link_to_nothing_counts_as_no_file(models_dir: Path) -> None:
+    weights = models_dir / "tiny" / "model.safetensors"
+    weights.unlink()
+    weights.symlink_to("gone")
+
+    with pytest.raises(UnsafeModelFormat, match="no weights"):
+        inspect(models_dir)
+
+
+def test_real_model_is_read(shared_data: Path) -> None:
+    model = inspect(shared_data / "models", "stories260k-llama")
+
+    assert model.facts.model_type == "llama"
+    assert model.facts.parameter_count == 260_032
+    assert model.warnings == ()
+
+
+def test_version_of_our_store_is_read_by_its_blobs() -> None:
+    files = {**llama_folder(), "optimizer.bin": b"x"}
+    blobs = {hashlib.sha256(data).hexdigest(): data for data in files.values()}
+    facts = [
+        FileFact(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in files.items()
+    ]
+
+    model = inspect_source(
+        VersionSource("mv_1"),
+        settings=IntakeSettings(Path("/nowhere")),
+        stored_files=facts,
+        read_blob=lambda digest, start, end: blobs[digest][start:end],
+    )
+
+    assert model.identity == "version:mv_1"
+    assert {file["path"]: file["sha256"] for file in model.pinned["files"]} == {
+        fact.path: fact.sha256 for fact in facts if fact.path != "optimizer.bin"
+    }
+
+
+def test_damaged_folder_is_refused_as_a_hub_model_is(models_dir: Path) -> None:
+    weights = models_dir / "tiny" / "model.safetensors"
+    weights.write_bytes(safetensors(llama_shapes()) + b"x")
+
+    with pytest.raises(UnsafeModelFormat) as error:
+        inspect(models_dir)
+
+    assert error.value.findings[0].code == "safetensors_hole"
