@@ -122,27 +122,39 @@ class Artifact(TypedDict):
 
 
 class Method(TypedDict):
-    """One debiasing method; `config_schema` and `example_config` come with `get` only."""
+    """One debiasing method; the last four fields come with `get` only."""
 
     name: str
     version: str
-    title: NotRequired[str]
-    summary: NotRequired[str]
-    family: NotRequired[str]
-    modality: NotRequired[list[str]]
-    model_types: NotRequired[list[str]]
-    produces: NotRequired[str]
-    deprecated: NotRequired[bool]
+    title: str
+    summary: str
+    family: str
+    modality: list[str]
+    model_types: list[str]
+    produces: str
+    requires_training: bool
+    supports_checkpoint: bool
+    deterministic: bool
+    default_device_class: str
+    references: list[dict[str, str]]
+    deprecated: bool
     config_schema: NotRequired[dict[str, JsonValue]]
     example_config: NotRequired[dict[str, JsonValue]]
     datasets: NotRequired[list[str]]
-    metrics: NotRequired[list[JsonValue]]
+    metrics: NotRequired[list[dict[str, JsonValue]]]
+
+
+class QuotaUse(TypedDict):
+    """One quota of the project and what is used of it."""
+
+    limit: int
+    used: int
 
 
 class Me(TypedDict):
-    """The key in use, its project and scopes, and the quotas with what is used of them."""
+    """Who the caller is and what it may use; `key` is None with authentication off."""
 
+    key: dict[str, JsonValue] | None
+    project: dict[str, str]
     scopes: list[str]
-    key: NotRequired[JsonValue]
-    project: NotRequired[JsonValue]
-    quotas: NotRequired[JsonValue]
+    quotas: dict[str, QuotaUse]

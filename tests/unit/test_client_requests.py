@@ -337,7 +337,7 @@ def test_list_reads_the_next_page_only_when_it_is_reached() -> None:
 
 
 def test_methods_are_listed_and_read_by_name() -> None:
-    method = {"name": "fairness_pruning", "version": "1.0.0"}
+    method: Any = {"name": "fairness_pruning", "version": "1.0.0"}
     service = ScriptedService([page(method), json_answer({**method, "config_schema": {}})])
     client = service.client()
 
