@@ -9,6 +9,7 @@ import importlib
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +25,16 @@ def load_engine(method: MethodDescriptor) -> Engine:
     module, _, attribute = method.engine.partition(":")
     engine: Engine = getattr(importlib.import_module(module), attribute)()
     return engine
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What a run left: its context, result, and digests of its inputs before and its outputs."""
+
+    context: LocalContext
+    result: MethodResult
+    inputs_before: dict[str, str]
+    outputs: dict[str, str]
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -43,19 +54,28 @@ class MethodConformance:
 
     method: ClassVar[MethodDescriptor]
 
-    @pytest.fixture
+    @pytest.fixture(scope="class")
     def config(self) -> Mapping[str, Any]:
         """A config that runs in seconds on `model_dir`."""
         raise NotImplementedError
 
-    @pytest.fixture
+    @pytest.fixture(scope="class")
     def model_dir(self) -> Path:
         """A small model that the method accepts."""
         raise NotImplementedError
 
-    @pytest.fixture
-    def context(self, config: Mapping[str, Any], model_dir: Path, tmp_path: Path) -> LocalContext:
-        return self.make_context(config, model_dir, tmp_path / "run")
+    @pytest.fixture(scope="class")
+    def finished(
+        self,
+        config: Mapping[str, Any],
+        model_dir: Path,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> FinishedRun:
+        """One whole run, shared by the tests that only look at what it left."""
+        inputs = digests(model_dir)
+        context = self.make_context(config, model_dir, tmp_path_factory.mktemp("finished"))
+        result = self.run(context)
+        return FinishedRun(context, result, inputs, digests(context.out_dir))
 
     def make_context(
         self, config: Mapping[str, Any], model_dir: Path, root: Path, **overrides: Any
@@ -95,42 +115,42 @@ class MethodConformance:
         undescribed = [name for name, field in properties.items() if not field.get("description")]
         assert undescribed == []
 
-    def test_run_leaves_checkpoint_report_and_strict_json(self, context: LocalContext) -> None:
-        self.run(context)
-
-        names = set(digests(context.out_dir))
+    def test_run_leaves_checkpoint_report_and_strict_json(self, finished: FinishedRun) -> None:
+        names = set(finished.outputs)
         assert {"report.json", "report.html"} <= names
         assert any(name.startswith("checkpoint/") for name in names)
         for name in names:
             if name.endswith(".json"):
-                json.loads((context.out_dir / name).read_text(), parse_constant=refuse_constant)
+                json.loads(
+                    (finished.context.out_dir / name).read_text(), parse_constant=refuse_constant
+                )
 
-    def test_checkpoint_weights_are_readable_safetensors(self, context: LocalContext) -> None:
-        self.run(context)
-
-        weights = sorted((context.out_dir / "checkpoint").glob("*.safetensors"))
+    def test_checkpoint_weights_are_readable_safetensors(self, finished: FinishedRun) -> None:
+        weights = sorted((finished.context.out_dir / "checkpoint").glob("*.safetensors"))
         assert weights
         for path in weights:
             with safe_open(path, framework="numpy") as file:
                 assert list(file.keys())
 
     def test_same_seed_gives_the_same_bytes(
-        self, config: Mapping[str, Any], model_dir: Path, tmp_path: Path
+        self, config: Mapping[str, Any], model_dir: Path, tmp_path: Path, finished: FinishedRun
     ) -> None:
-        contexts = [self.make_context(config, model_dir, tmp_path / name) for name in "ab"]
+        again = self.make_context(config, model_dir, tmp_path)
 
-        for context in contexts:
-            self.run(context)
+        self.run(again)
 
-        assert digests(contexts[0].out_dir) == digests(contexts[1].out_dir)
+        assert digests(again.out_dir) == finished.outputs
 
     @pytest.mark.parametrize("fraction", [0.15, 0.5, 0.85])
     def test_stop_at_any_point_and_resume_elsewhere_gives_the_same_bytes(
-        self, config: Mapping[str, Any], model_dir: Path, tmp_path: Path, fraction: float
+        self,
+        config: Mapping[str, Any],
+        model_dir: Path,
+        tmp_path: Path,
+        finished: FinishedRun,
+        fraction: float,
     ) -> None:
-        whole = self.make_context(config, model_dir, tmp_path / "whole")
-        self.run(whole)
-        poll = max(1, int(whole.polls * fraction))
+        poll = max(1, int(finished.context.polls * fraction))
         stopped = self.make_context(config, model_dir, tmp_path / "part", stop_after_polls=poll)
         with pytest.raises(Stopped):
             self.run(stopped)
@@ -142,7 +162,7 @@ class MethodConformance:
         resumed = self.make_context(config, model_dir, tmp_path / "part")
         self.run(resumed)
 
-        assert digests(resumed.out_dir) == digests(whole.out_dir)
+        assert digests(resumed.out_dir) == finished.outputs
 
     def test_engine_polls_for_stop_and_obeys_at_once(
         self, config: Mapping[str, Any], model_dir: Path, tmp_path: Path
@@ -154,28 +174,20 @@ class MethodConformance:
 
         assert context.polls == 1
 
-    def test_the_input_model_is_not_touched(self, context: LocalContext) -> None:
-        before = digests(context.model_dir)
+    def test_the_input_model_is_not_touched(self, finished: FinishedRun) -> None:
+        assert digests(finished.context.model_dir) == finished.inputs_before
 
-        self.run(context)
-
-        assert digests(context.model_dir) == before
-
-    def test_declared_metrics_are_reported_and_no_others(self, context: LocalContext) -> None:
-        result = self.run(context)
-
+    def test_declared_metrics_are_reported_and_no_others(self, finished: FinishedRun) -> None:
         declared = {metric.name for metric in self.method.metrics}
-        reported = {row.metric for row in result.summary}
+        reported = {row.metric for row in finished.result.summary}
         assert reported == declared
-        for row in result.summary:
+        for row in finished.result.summary:
             assert row.n > 0
             assert row.unit
 
-    def test_progress_never_goes_back_within_a_phase(self, context: LocalContext) -> None:
-        self.run(context)
-
-        assert context.steps
+    def test_progress_never_goes_back_within_a_phase(self, finished: FinishedRun) -> None:
+        assert finished.context.steps
         last: dict[str, int] = {}
-        for phase, step, total, _ in context.steps:
+        for phase, step, total, _ in finished.context.steps:
             assert last.get(phase, 0) <= step <= total
             last[phase] = step
