@@ -7,7 +7,7 @@ from typing import cast
 import httpx
 
 from debias_client.errors import ApiError, ConnectionFailed, UnexpectedAnswer, WaitTimeout
-from debias_client.pages import read_pages
+from debias_client.pages import as_object
 from debias_client.retries import is_transient
 from debias_client.schemas import TERMINAL_STATUSES, Job, JobEvent
 from debias_client.sse import EventStreamParser, Message
@@ -21,6 +21,8 @@ DEFAULT_RECONNECT_S = 3.0
 MAX_SILENT_CONNECTIONS = 3
 # Short, because progress events do not end a wait: only a change of status does.
 POLL_WAIT_S = 5
+# The most the service gives at once.
+PAGE_SIZE = 100
 
 ReadJob = Callable[[float], Job]
 
@@ -102,10 +104,19 @@ class JobEventStream:
     def _poll(self) -> Iterator[JobEvent]:
         # The job first: what it ended with is then surely among the events read after it.
         job = self._read_job(self._remaining_s(POLL_WAIT_S))
-        pages = read_pages(self._transport, self._path, {"after": self.last_seq, "limit": 100})
-        events = sorted(cast("Iterable[JobEvent]", pages), key=lambda event: event["seq"])
-        yield from self._new_events(events)
+        seen = -1
+        while seen < self.last_seq:
+            seen = self.last_seq
+            yield from self._new_events(self._read_page())
         self._ended = job["status"] in TERMINAL_STATUSES
+
+    def _read_page(self) -> list[JobEvent]:
+        query = {"after": self.last_seq, "limit": PAGE_SIZE}
+        page = as_object(self._transport.get(self._path, query), self._path)
+        items = page.get("data")
+        if not isinstance(items, list):
+            raise UnexpectedAnswer(f"{self._path} did not answer with a page")
+        return [_as_event(item, "page") for item in items]
 
     def _new_events(self, events: Iterable[JobEvent]) -> Iterator[JobEvent]:
         for event in events:
@@ -124,9 +135,12 @@ class JobEventStream:
 
 def _read_event(message: Message) -> JobEvent:
     try:
-        event = json.loads(message.data)
+        return _as_event(json.loads(message.data), message.event)
     except json.JSONDecodeError as exc:
         raise UnexpectedAnswer(f"event {message.event!r} holds no JSON") from exc
-    if not isinstance(event, dict) or not isinstance(event.get("seq"), int):
-        raise UnexpectedAnswer(f"event {message.event!r} has no sequence number")
-    return cast("JobEvent", event)
+
+
+def _as_event(value: object, where: str) -> JobEvent:
+    if not isinstance(value, dict) or not isinstance(value.get("seq"), int):
+        raise UnexpectedAnswer(f"an event of {where!r} has no sequence number")
+    return cast("JobEvent", value)

@@ -167,40 +167,55 @@ def test_comments_show_that_a_stream_is_alive() -> None:
     ids=["no stream left", "not acceptable", "an answer that is no stream"],
 )
 def test_events_are_polled_for_where_no_stream_is_given(refusal: httpx.Response) -> None:
-    polls = [job("running"), page(event(1)), job("succeeded"), page(event(2), event(3))]
+    polls = [
+        *(job("running"), page(event(1)), page()),
+        *(job("succeeded"), page(event(2), event(3)), page()),
+    ]
     service = ScriptedService([refusal, *polls])
 
     events = list(service.client().jobs.stream_events("job_1"))
 
     assert sequence_numbers(events) == [1, 2, 3]
-    _, first_job, first_page, _, second_page = service.requests
+    _, first_job, *pages = service.requests
     assert first_job.url.params["wait"] == "5"
-    assert first_page.url.params["after"] == "0"
-    assert second_page.url.params["after"] == "1"
+    asked = [request.url.params.get("after") for request in pages]
+    assert asked == ["0", "1", None, "1", "3"]
 
 
 def test_events_are_polled_for_when_streams_stay_silent() -> None:
     silent = [httpx.ReadTimeout("nothing came")] * 3
-    service = ScriptedService([*silent, job("failed"), page(event(1))])
+    service = ScriptedService([*silent, job("failed"), page(event(1)), page()])
 
     events = list(service.client().jobs.stream_events("job_1"))
 
     assert sequence_numbers(events) == [1]
 
 
-def test_polled_events_come_in_order_over_all_pages() -> None:
-    service = ScriptedService(
-        [
-            problem(503, "unavailable"),
-            job("succeeded"),
-            page(event(3), event(2), next_cursor="c1"),
-            page(event(1)),
-        ]
-    )
+def test_all_pages_of_an_ended_job_are_read() -> None:
+    pages = [page(event(1), event(2)), page(event(3)), page()]
+    service = ScriptedService([problem(503, "unavailable"), job("succeeded"), *pages])
 
     events = list(service.client().jobs.stream_events("job_1"))
 
     assert sequence_numbers(events) == [1, 2, 3]
+
+
+def test_a_page_that_repeats_itself_is_read_no_further() -> None:
+    pages = [page(event(1)), page(event(1))]
+    service = ScriptedService([problem(503, "unavailable"), job("succeeded"), *pages])
+
+    events = list(service.client().jobs.stream_events("job_1"))
+
+    assert sequence_numbers(events) == [1]
+
+
+@pytest.mark.parametrize("body", [{"items": []}, {"data": [{"type": "x"}]}])
+def test_a_poll_that_gives_no_events_page_is_refused(body: dict[str, object]) -> None:
+    answers = [problem(503, "unavailable"), job("running"), json_answer(body)]
+    service = ScriptedService(answers)
+
+    with pytest.raises(UnexpectedAnswer):
+        list(service.client().jobs.stream_events("job_1"))
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
