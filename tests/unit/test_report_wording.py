@@ -33,6 +33,19 @@ def test_an_increase_is_told_with_the_same_fields_as_a_decrease():
     assert words.change_interval == "+0.0100 to +0.0900"
 
 
+def test_tiny_values_share_one_power_of_ten():
+    row = replace(
+        ROW, before=8.7e-6, after=9.3e-6, delta=6e-7, ci95_before=(7e-6, 1e-5),
+        ci95_delta=(1e-7, 1.1e-6),
+    )  # fmt: skip
+
+    words = row_words(row, METRICS)
+
+    assert (words.before, words.change) == ("8.70 ×10⁻⁶", "+0.60 ×10⁻⁶")  # noqa: RUF001
+    assert words.before_interval == "7.00 to 10.00 ×10⁻⁶"  # noqa: RUF001
+    assert words.change_interval == "+0.10 to +1.10 ×10⁻⁶"  # noqa: RUF001
+
+
 def test_units_are_named_with_their_number():
     assert row_words(replace(ROW, n=12, unit="pair"), METRICS).evidence == "n = 12 pairs"
 

@@ -21,6 +21,7 @@ from workers.reports.picture import (
     make_picture,
     new_figure,
     printable,
+    scale_for,
     signed_alike,
 )
 from workers.runtime.context import SummaryRow
@@ -107,6 +108,7 @@ def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     # Ticks written as a difference to a number in the corner are misread.
     axes.ticklabel_format(axis="x", useOffset=False)
     axes.locator_params(axis="x", nbins=6)
+    axes.xaxis.get_offset_text().set(fontsize=SMALL_SIZE, color=MUTED)
     axes.tick_params(axis="y", labelsize=TEXT_SIZE, labelcolor=INK)
 
 
@@ -126,12 +128,12 @@ def _mark(
 
 
 def _ideal_line(axes: Axes, ideal: float | None) -> None:
-    """Mark the ideal where it lies within twice the drawn range, so that it cannot squeeze it."""
+    """Mark the ideal where it lies in or close to the drawn range, so that it cannot squeeze it."""
     if ideal is None:
         return
     low, high = axes.get_xlim()
-    span = high - low
-    if low - span <= ideal <= high + span:
+    margin = 0.2 * (high - low)
+    if low - margin <= ideal <= high + margin:
         axes.axvline(ideal, color=INK, lw=1, ls=":")
 
 
@@ -144,9 +146,10 @@ def _verdict_style(improved: bool | None) -> tuple[str, str]:
 
 def _change(row: Mapping[str, Any]) -> str:
     """Return the change with its interval and n as text."""
-    delta, *ends = signed_alike([row["delta"], *(row["ci95_delta"] or ())])
+    scale = scale_for([row["before"], row["after"]])
+    delta, *ends = signed_alike(scale.scaled([row["delta"], *(row["ci95_delta"] or ())]))
     interval = " to ".join(ends) if ends else "no interval"
-    return f"{delta}  ({interval})\nn = {row['n']}, unit: {row['unit']}"
+    return f"{delta}  ({interval}){scale.times}\nn = {row['n']}, unit: {row['unit']}"
 
 
 def _handles() -> list[Line2D]:

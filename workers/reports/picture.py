@@ -39,6 +39,10 @@ TITLE_SIZE = 11.0
 TEXT_SIZE = 9.0
 SMALL_SIZE = 8.0
 
+# Smaller numbers are written with a power of ten.
+_SMALLEST_PLAIN = 1e-3
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -151,6 +155,36 @@ def printable(text: str, limit: int = 24) -> str:
 
     line = "".join(map(visible, text))
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The power of ten at which some numbers are shown, so that none is a row of zeros.
+
+    `exponent` is a multiple of three; zero means that the numbers are shown as they are.
+    """
+
+    exponent: int
+
+    @property
+    def times(self) -> str:
+        """The text that follows a scaled number, empty where it is shown as it is."""
+        if self.exponent == 0:
+            return ""
+        power = str(self.exponent).translate(_SUPERSCRIPTS)
+        return f" \N{MULTIPLICATION SIGN}10{power}"
+
+    def scaled(self, values: Sequence[float]) -> list[float]:
+        """Return `values` in units of the power of ten."""
+        return [value / 10.0**self.exponent for value in values]
+
+
+def scale_for(values: Sequence[float]) -> Scale:
+    """Return the scale, a multiple of three, at which the largest of `values` is at least 0.001."""
+    largest = max((abs(value) for value in values), default=0.0)
+    if largest == 0 or largest >= _SMALLEST_PLAIN:
+        return Scale(0)
+    return Scale(3 * math.floor(math.log10(largest) / 3))
 
 
 def signed_alike(values: Sequence[float]) -> list[str]:

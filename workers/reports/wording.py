@@ -7,7 +7,7 @@ from math import isfinite
 from app.catalog.method import MetricInfo
 from workers.evaluation.bootstrap import MIN_UNITS_FOR_CLAIM
 from workers.reports.document import Cell
-from workers.reports.picture import decimals_for, signed_alike
+from workers.reports.picture import Scale, decimals_for, scale_for, signed_alike
 from workers.runtime.context import SummaryRow
 
 DASH = "\N{EN DASH}"
@@ -53,21 +53,20 @@ class RowWords:
 def row_words(row: SummaryRow, metrics: Mapping[str, MetricInfo]) -> RowWords:
     """Return `row` as the texts to show."""
     info = metrics.get(row.metric)
-    decimals = _row_decimals(row)
-    delta, *delta_ends = (
-        [DASH] if row.delta is None else signed_alike([row.delta, *(row.ci95_delta or ())])
-    )
+    scale = scale_for([value for value in (row.before, row.after) if value is not None])
+    decimals = _row_decimals(row, scale)
+    change, change_interval = _change(row, scale)
     tone, verdict = _verdict(row)
     return RowWords(
         metric=info.title if info else row.metric,
         group=row.group or "all groups",
-        before=_fixed(row.before, decimals),
-        before_interval=_interval(row.ci95_before, decimals),
-        after=_fixed(row.after, decimals),
-        after_interval=_interval(row.ci95_after, decimals),
-        change=delta,
+        before=_fixed(row.before, decimals, scale),
+        before_interval=_interval(row.ci95_before, decimals, scale),
+        after=_fixed(row.after, decimals, scale),
+        after_interval=_interval(row.ci95_after, decimals, scale),
+        change=change,
         change_percent=_percent(row),
-        change_interval=" to ".join(delta_ends) or "not available",
+        change_interval=change_interval,
         evidence=f"n = {counted(row.n, row.unit)}",
         p_value=DASH if row.p_value is None else _p_value(row.p_value),
         ideal=DASH if row.ideal is None else f"{row.ideal:g}",
@@ -136,22 +135,41 @@ def _verdict(row: SummaryRow) -> tuple[str, str]:
     return tone, f"{tone}, borderline" if borderline else tone
 
 
-def _row_decimals(row: SummaryRow) -> int:
+def _row_decimals(row: SummaryRow, scale: Scale) -> int:
     """Return decimals at which values and their change can both be read."""
     values = [value for value in (row.before, row.after) if value is not None]
-    least = decimals_for(values)
-    needed = decimals_for([row.delta, *(row.ci95_delta or ())]) if row.delta else 0
+    least = decimals_for(scale.scaled(values))
+    changes = [row.delta, *(row.ci95_delta or ())] if row.delta else []
+    needed = decimals_for(scale.scaled(changes))
     return min(max(least, needed), least + _MAX_EXTRA_DECIMALS)
 
 
-def _fixed(value: float | None, decimals: int) -> str:
+def _fixed(value: float | None, decimals: int, scale: Scale) -> str:
     """Return a value with so many decimals and a true minus sign."""
-    return DASH if value is None else f"{value:.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+    if value is None:
+        return DASH
+    return _plain(scale.scaled([value])[0], decimals) + scale.times
 
 
-def _interval(ends: tuple[float, float] | None, decimals: int) -> str:
+def _interval(ends: tuple[float, float] | None, decimals: int, scale: Scale) -> str:
     """Return an interval as text."""
-    return "" if ends is None else " to ".join(_fixed(end, decimals) for end in ends)
+    if ends is None:
+        return ""
+    return " to ".join(_plain(end, decimals) for end in scale.scaled(ends)) + scale.times
+
+
+def _change(row: SummaryRow, scale: Scale) -> tuple[str, str]:
+    """Return the change and its interval as text."""
+    if row.delta is None:
+        return DASH, "not available"
+    delta, *ends = signed_alike(scale.scaled([row.delta, *(row.ci95_delta or ())]))
+    interval = " to ".join(ends) + scale.times if ends else "not available"
+    return delta + scale.times, interval
+
+
+def _plain(value: float, decimals: int) -> str:
+    """Return a number with so many decimals and a true minus sign."""
+    return f"{value:.{decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _percent(row: SummaryRow) -> str:
