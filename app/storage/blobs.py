@@ -1,0 +1,70 @@
+"""Content-addressed blobs of a project: stored once, verified when written and when read."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.domain.errors import Internal
+from app.storage.hashing import hash_file
+from app.storage.keys import blob_key
+from app.storage.objects import ObjectStore
+
+
+class BlobCorrupt(Internal):
+    """The stored bytes are not those that were stored: their SHA-256 differs."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """Bytes of one project and where they are; `sha256` is lower-case hex."""
+
+    sha256: str
+    size_bytes: int
+    key: str
+
+
+def store_file(store: ObjectStore, project_id: str, path: Path) -> BlobRef:
+    """Store the bytes of a file, unless the project holds them already.
+
+    The caller inserts its row afterwards: a crash in between leaves bytes without a row, which
+    garbage collection finds, and never a row without bytes.
+    """
+    digest = hash_file(path)
+    ref = BlobRef(digest.sha256, digest.size_bytes, blob_key(project_id, digest.sha256))
+    if not _is_stored(store, ref):
+        store.put_file(ref.key, path)
+    return ref
+
+
+def store_bytes(store: ObjectStore, project_id: str, data: bytes) -> BlobRef:
+    """Store bytes, unless the project holds them already."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    ref = BlobRef(sha256, len(data), blob_key(project_id, sha256))
+    if not _is_stored(store, ref):
+        store.put_bytes(ref.key, data)
+    return ref
+
+
+def fetch_file(store: ObjectStore, ref: BlobRef, path: Path) -> None:
+    """Write a blob to a file that appears only when it is whole and verified.
+
+    Raises ObjectMissing if the store does not hold it, BlobCorrupt if it holds other bytes.
+    """
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    digest = hashlib.sha256()
+    try:
+        with partial.open("wb") as file:
+            for chunk in store.stream(ref.key):
+                digest.update(chunk)
+                file.write(chunk)
+        if digest.hexdigest() != ref.sha256:
+            raise BlobCorrupt("Stored bytes no longer match their SHA-256.")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _is_stored(store: ObjectStore, ref: BlobRef) -> bool:
+    found = store.head(ref.key)
+    return found is not None and found.size_bytes == ref.size_bytes
