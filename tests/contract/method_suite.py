@@ -55,34 +55,38 @@ class MethodConformance:
     method: ClassVar[MethodDescriptor]
 
     @pytest.fixture(scope="class")
-    def config(self) -> Mapping[str, Any]:
+    @classmethod
+    def config(cls) -> Mapping[str, Any]:
         """A config that runs in seconds on `model_dir`."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
-    def model_dir(self) -> Path:
+    @classmethod
+    def model_dir(cls) -> Path:
         """A small model that the method accepts."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
+    @classmethod
     def finished(
-        self,
+        cls,
         config: Mapping[str, Any],
         model_dir: Path,
         tmp_path_factory: pytest.TempPathFactory,
     ) -> FinishedRun:
         """One whole run, shared by the tests that only look at what it left."""
         inputs = digests(model_dir)
-        context = self.make_context(config, model_dir, tmp_path_factory.mktemp("finished"))
-        result = self.run(context)
+        context = cls.make_context(config, model_dir, tmp_path_factory.mktemp("finished"))
+        result = cls.run(context)
         return FinishedRun(context, result, inputs, digests(context.out_dir))
 
+    @classmethod
     def make_context(
-        self, config: Mapping[str, Any], model_dir: Path, root: Path, **overrides: Any
+        cls, config: Mapping[str, Any], model_dir: Path, root: Path, **overrides: Any
     ) -> LocalContext:
-        resolved = self.method.resolve(self.method.config.model_validate(config))
+        resolved = cls.method.resolve(cls.method.config.model_validate(config))
         provenance = local_provenance(
-            model_dir, method=self.method.name, method_version=self.method.version
+            model_dir, method=cls.method.name, method_version=cls.method.version
         )
         return LocalContext(
             config=resolved,
@@ -93,8 +97,9 @@ class MethodConformance:
             **overrides,
         )
 
-    def run(self, context: LocalContext) -> MethodResult:
-        return run_locally(load_engine(self.method), context)
+    @classmethod
+    def run(cls, context: LocalContext) -> MethodResult:
+        return run_locally(load_engine(cls.method), context)
 
     def test_example_config_is_valid_and_resolving_it_twice_changes_nothing(self) -> None:
         config = self.method.config.model_validate(self.method.example_config)

@@ -16,7 +16,8 @@ class TestFairnessPruning(MethodConformance):
     method = fairness_pruning.METHOD
 
     @pytest.fixture(scope="class")
-    def config(self) -> Mapping[str, Any]:
+    @classmethod
+    def config(cls) -> Mapping[str, Any]:
         subjects = [("boy", "girl"), ("man", "woman"), ("king", "queen"), ("boy", "man"),
                     ("girl", "woman"), ("boy", "woman"), ("man", "girl")]  # fmt: skip
         prompt = "The {} was a doctor. One day"
@@ -34,7 +35,8 @@ class TestFairnessPruning(MethodConformance):
         }
 
     @pytest.fixture(scope="class")
-    def model_dir(self, shared_data: Path) -> Path:
+    @classmethod
+    def model_dir(cls, shared_data: Path) -> Path:
         return shared_data / "models" / "stories260k-llama"
 
 
