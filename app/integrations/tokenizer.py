@@ -8,6 +8,7 @@ the two on every class rebuilt below.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,10 @@ class TokenizerFiles:
 
 @dataclass(frozen=True, slots=True)
 class TextEncoder:
-    """Text to token ids, special tokens included, and the largest id that can come out."""
+    """Text to token ids, special tokens included, and the largest id that can come out.
+
+    `encode` raises `TokenizerBroken` where the tokenizer has no token for a part of the text.
+    """
 
     encode: Callable[[str], list[int]]
     largest_id: int
@@ -59,19 +63,33 @@ def load_encoder(files: TokenizerFiles, model_config: Mapping[str, Any]) -> Text
 
     Raises `TokenizerBroken` with the library's reason where a file does not fit.
     """
-    try:
+    with _library_errors():
         tokenizer = _build(files, model_config)
-    except Exception as exc:  # the library's errors are plain `Exception`s
-        raise TokenizerBroken(str(exc).splitlines()[0][:200] if str(exc) else "broken") from exc
     tokenizer.no_truncation()
     tokenizer.no_padding()
 
     def encode(text: str) -> list[int]:
-        return list(tokenizer.encode(text, add_special_tokens=True).ids)
+        with _library_errors():
+            return list(tokenizer.encode(text, add_special_tokens=True).ids)
 
     return TextEncoder(
         encode, max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     )
+
+
+@contextmanager
+def _library_errors() -> Iterator[None]:
+    """Turn the library's errors, plain `Exception`s and Rust panics, into `TokenizerBroken`."""
+    try:
+        yield
+    except BaseException as exc:
+        panicked = (
+            type(exc).__module__ == "pyo3_runtime"
+        )  # not an `Exception`: it would end a thread
+        if not panicked and not isinstance(exc, Exception):
+            raise
+        reason = str(exc).partition("\n")[0][:200]
+        raise TokenizerBroken(reason or type(exc).__name__) from exc
 
 
 def _build(files: TokenizerFiles, model_config: Mapping[str, Any]) -> Tokenizer:

@@ -112,7 +112,8 @@ def clean_file(name: str, data: bytes) -> bytes:
 
 
 def _dump(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+    # Escaped to ASCII: a lone surrogate in a stranger's text has no UTF-8 form.
+    return (json.dumps(content, indent=2) + "\n").encode()
 
 
 def _walk(value: Any) -> Iterable[tuple[str, Any]]:

@@ -1,6 +1,8 @@
 """Parse JSON that a stranger wrote: no duplicate keys, no NaN, limits on size and depth."""
 
 import json
+import math
+from collections import Counter
 from typing import Any
 
 MAX_DEPTH = 32  # service.md 12: the limit for request bodies serves for model files too
@@ -23,6 +25,7 @@ def parse_object(data: bytes, *, max_bytes: int, max_depth: int = MAX_DEPTH) -> 
             data.decode("utf-8"),
             object_pairs_hook=_without_duplicates,
             parse_constant=_refuse_constant,
+            parse_float=_finite,
         )
     except BrokenJson:
         raise
@@ -42,14 +45,20 @@ def parse_object(data: bytes, *, max_bytes: int, max_depth: int = MAX_DEPTH) -> 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
         raise BrokenJson(f"it names the key {printable(twice)} twice")
     return found
 
 
 def _refuse_constant(name: str) -> None:
     raise BrokenJson(f"it holds {name}, which is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise BrokenJson(f"it holds {text[:20]}, which is too large for a number")
+    return value
 
 
 def _is_deeper_than(value: Any, limit: int) -> bool:

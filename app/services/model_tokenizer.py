@@ -41,7 +41,8 @@ def read_encoder(
     """Load the tokenizer from the bytes of its files.
 
     Returns the encoder, None without a tokenizer.json, and warnings. Raises `UnsafeModelFormat`
-    where a file is broken or a token lies beyond the embedding.
+    where a file is broken or a token lies beyond the embedding; so does the encoder, for a text
+    that the tokenizer turns out to have no tokens for.
     """
     if model_files.TOKENIZER not in contents:
         return None, (_NO_TOKENIZER,)
@@ -56,7 +57,14 @@ def read_encoder(
     except TokenizerBroken as exc:
         raise _broken(str(exc)) from exc
     _check_embedding(encoder.largest_id, tensors)
-    return encoder.encode, ()
+
+    def encode(text: str) -> list[int]:
+        try:
+            return encoder.encode(text)
+        except TokenizerBroken as exc:
+            raise _broken(str(exc)) from exc
+
+    return encode, ()
 
 
 def _parse(contents: Mapping[str, bytes], name: str) -> dict[str, Any]:

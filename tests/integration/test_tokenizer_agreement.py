@@ -16,7 +16,7 @@ from tokenizers import (
     trainers,
 )
 
-from app.integrations.tokenizer import TokenizerFiles, load_encoder
+from app.integrations.tokenizer import TokenizerBroken, TokenizerFiles, load_encoder
 from app.integrations.tokenizer_class import DECLARED_IN_ERROR, REGISTERED
 
 CORPUS = [
@@ -236,6 +236,32 @@ def test_ids_of_real_models_equal_those_of_auto_tokenizer(model: str, shared_dat
     assert [encoder.encode(text) for text in TEXTS] == [
         expected(text)["input_ids"] for text in TEXTS
     ]
+
+
+BROKEN = {
+    "unknown model": {"model": {"type": "Dreams"}},
+    "no model": {},
+    "vocabulary of numbers": {"model": {"type": "BPE", "vocab": [1, 2], "merges": []}},
+    "merges of one part": {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a"]}},
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.parametrize("declared", ["LlamaTokenizer", "PreTrainedTokenizerFast"])
+def test_broken_tokenizer_is_refused(content: dict[str, Any], declared: str) -> None:
+    files = TokenizerFiles(content, {"tokenizer_class": declared}, {}, {})
+
+    with pytest.raises(TokenizerBroken):
+        load_encoder(files, {"model_type": "llama"})
+
+
+def test_text_without_tokens_is_an_error_not_a_crash() -> None:
+    words = {"type": "WordLevel", "vocab": {"known": 0}, "unk_token": "[UNK]"}
+    content = {"version": "1.0", "added_tokens": [], "model": words}
+    encoder = load_encoder(TokenizerFiles(content, {}, {}, {}), {"model_type": "llama"})
+
+    with pytest.raises(TokenizerBroken):
+        encoder.encode("unheard")
 
 
 def test_registered_classes_are_those_of_the_library() -> None:

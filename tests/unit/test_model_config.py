@@ -187,3 +187,9 @@ def test_first_difference_from_the_library_class_is_named(
 def test_layer_count_that_makes_no_sense_is_refused(layers: object) -> None:
     with pytest.raises(UnsafeModelFormat):
         verify_native_tensors(with_keys(num_hidden_layers=layers), {})
+
+
+def test_lone_surrogate_survives_cleaning() -> None:
+    data = rb'{"model_type": "llama", "_name_or_path": "\ud800"}'
+
+    assert json.loads(clean_file("config.json", data)) == json.loads(data)
