@@ -1,0 +1,1 @@
+"""Methods that test the service, switched on with DEBIAS_EXTRA_METHODS only."""

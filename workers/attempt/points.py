@@ -1,0 +1,156 @@
+"""Store what finished phases and running engines want kept, and find it again."""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.repositories.execution import Claim
+from app.db.repositories.outputs import (
+    NewPoint,
+    StoredBlob,
+    drop_old_steps,
+    insert_point,
+    live_points,
+    record_blobs,
+)
+from app.db.tables import Blob, Job, JobCheckpoint
+from app.domain.states import Phase
+from app.storage.blobs import BlobRef, fetch_file, store_file
+from workers.attempt.journal import Journal
+from workers.attempt.services import AttemptServices, project_key
+from workers.runtime.checkpoints import PointFiles, read_point, write_point
+from workers.runtime.context import Arrays, Checkpoint, PhaseOutput
+
+KEPT_STEPS = 2
+
+AlsoWrite = Callable[[Session, Job, datetime], None]
+
+
+class PointStore:
+    """Checkpoints of one job, as one attempt reads and writes them.
+
+    A point is used again only if the spec and the engine that made it are this attempt's.
+    """
+
+    def __init__(
+        self,
+        services: AttemptServices,
+        journal: Journal,
+        claim: Claim,
+        folder: Path,
+        *,
+        engine_version: str,
+    ) -> None:
+        self._services = services
+        self._journal = journal
+        self._claim = claim
+        self._folder = folder
+        self._engine_version = engine_version
+        self._written = 0
+
+    def save_phase(
+        self, phase: Phase, output: PhaseOutput, *, also: AlsoWrite | None = None
+    ) -> None:
+        """Keep what a phase has found, with rows that belong to the same transaction."""
+        self._save(phase, None, output.arrays, dict(output.state), also)
+
+    def load_phase(self, phase: Phase) -> PhaseOutput | None:
+        """Give what an earlier attempt's phase has found."""
+        point = self._newest(phase, with_step=False)
+        if point is None:
+            return None
+        arrays, state = self._read(point)
+        return PhaseOutput(state=state, arrays=arrays)
+
+    def save_step(self, phase: Phase, step: int, arrays: Arrays, state: dict[str, Any]) -> None:
+        """Keep a point inside a phase; the newest two remain."""
+        self._save(phase, step, arrays, state, _drop_older)
+
+    def load_step(self, phase: Phase) -> Checkpoint | None:
+        """Give the newest point inside the phase, with what it took with it."""
+        point = self._newest(phase, with_step=True)
+        if point is None or point.step is None:
+            return None
+        arrays, state = self._read(point)
+        return Checkpoint(step=point.step, arrays=arrays, state=state)
+
+    def _save(
+        self,
+        phase: Phase,
+        step: int | None,
+        arrays: Arrays,
+        state: dict[str, Any],
+        also: AlsoWrite | None,
+    ) -> None:
+        self._written += 1
+        files = write_point(self._folder / f"out-{self._written}", arrays, state)
+        stored_state = self._store(files.state)
+        stored_arrays = self._store(files.arrays) if files.arrays else None
+        blobs = [blob for blob in (stored_state, stored_arrays) if blob is not None]
+        point = NewPoint(phase, step, stored_state, stored_arrays, self._engine_version)
+
+        def insert(session: Session, job: Job, now: datetime) -> None:
+            record_blobs(session, job.project_id, blobs, now=now)
+            insert_point(session, job, point, now=now)
+            if also is not None:
+                also(session, job, now)
+
+        if step is not None:
+            data = {"phase": str(phase), "step": step, "action": "saved"}
+            self._journal.event("job.checkpoint", data)
+        self._journal.patiently(lambda: self._journal.write(insert))
+
+    def _store(self, path: Path) -> StoredBlob:
+        ref = store_file(self._services.store, project_key(self._claim.project_id), path)
+        return StoredBlob(ref.sha256, ref.size_bytes, ref.key)
+
+    def _newest(self, phase: Phase, *, with_step: bool) -> JobCheckpoint | None:
+        claim = self._claim
+        with self._services.database.read() as session:
+            points = [
+                point
+                for point in live_points(session, claim.project_id, claim.job_id, phase=phase)
+                if (point.step is not None) == with_step
+            ]
+        fitting = [point for point in points if self._fits(point)]
+        if points and not fitting:
+            self._journal.warn(
+                "checkpoint_outdated",
+                f"The stored state of {phase} was made by another version of the method: the "
+                "phase starts over.",
+            )
+        return fitting[0] if fitting else None
+
+    def _fits(self, point: JobCheckpoint) -> bool:
+        return (
+            point.spec_hash == self._claim.spec_hash
+            and point.engine_version == self._engine_version
+        )
+
+    def _read(self, point: JobCheckpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+        folder = self._folder / f"in-{point.id}"
+        folder.mkdir(exist_ok=True)
+        state = self._fetch(point.state_sha256, folder / "state.json")
+        arrays = None
+        if point.arrays_sha256 is not None:
+            arrays = self._fetch(point.arrays_sha256, folder / "arrays.safetensors")
+        return read_point(PointFiles(state, arrays))
+
+    def _fetch(self, sha256: str, path: Path) -> Path:
+        with self._services.database.read() as session:
+            blob = session.execute(
+                sa.select(Blob).where(
+                    Blob.project_id == self._claim.project_id, Blob.sha256 == sha256
+                )
+            ).scalar_one()
+        ref = BlobRef(sha256=blob.sha256, size_bytes=blob.size_bytes, key=blob.storage_key)
+        fetch_file(self._services.store, ref, path)
+        return path
+
+
+def _drop_older(session: Session, job: Job, now: datetime) -> None:
+    drop_old_steps(session, job, keep=KEPT_STEPS, now=now)

@@ -1,0 +1,59 @@
+"""What a worker's child holds for its attempts, built after the fork."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+from uuid import UUID
+
+from app.catalog.registry import MethodRegistry
+from app.db.repositories.execution import WorkerIdentity
+from app.db.session import Database
+from app.dispatch.timing import Timing
+from app.domain.ids import IdPrefix, format_id
+from app.storage.keys import blob_key
+from app.storage.objects import ObjectStore
+from workers.fetch import FetchSources
+
+EXIT_FENCED = 70
+EXIT_STOPPED = 71
+EXIT_OUTAGE = 75
+
+
+def _exit_now(code: int) -> NoReturn:
+    """End the process from any thread, past whatever the engine is stuck in."""
+    os._exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptServices:
+    """The world of an attempt. Tests put their own parts in."""
+
+    database: Database
+    store: ObjectStore
+    registry: MethodRegistry
+    timing: Timing
+    worker: WorkerIdentity
+    scratch_dir: Path
+    scratch_min_free_bytes: int
+    fetch: FetchSources
+    device: str
+    capture_streams: bool = True
+    is_orphaned: Callable[[], bool] = field(default=lambda: False)
+    exit_now: Callable[[int], NoReturn] = _exit_now
+
+
+def project_key(project_id: UUID) -> str:
+    """Spell a project as storage keys do."""
+    return format_id(IdPrefix.PROJECT, project_id)
+
+
+def blob_reader(store: ObjectStore, project_id: UUID) -> Callable[[str, int, int], bytes]:
+    """Read ranges of the project's blobs, for models that earlier jobs made."""
+    project = project_key(project_id)
+
+    def read(sha256: str, start: int, end: int) -> bytes:
+        return store.get_range(blob_key(project, sha256), start, end)
+
+    return read

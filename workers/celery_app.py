@@ -1,0 +1,269 @@
+"""The Celery worker: a parent that only delivers, and children that do one job each."""
+
+import importlib
+import os
+import select
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psutil
+import structlog
+from celery import Celery, bootsteps, signals
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.catalog.registry import load_registry
+from app.db.schema import require_current
+from app.db.session import Database
+from app.dispatch.broker import RUN_JOB_TASK, create_celery, queue_of
+from app.dispatch.timing import Timing
+from app.integrations.hub import HubClient
+from app.settings import Settings
+from app.storage.objects import ObjectStore, open_store
+from workers.attempt.services import AttemptServices
+from workers.fetch import FetchSources
+from workers.runtime.devices import resolve_device, use_threads
+from workers.runtime.scratch import remove_abandoned
+from workers.slot import SlotFacts, WorkerSlot, open_parent_database
+from workers.tasks import JobRunner
+
+log = structlog.get_logger()
+
+# Read by transformers when it is imported: models come from the fetching phase only.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+PIPE_POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How one worker process was started.
+
+    `guardian_pipe` is the descriptor of a pipe that its starter holds open: at its end of file
+    the worker drains.
+    """
+
+    classes: tuple[str, ...]
+    device: str
+    guardian_pipe: int | None = None
+
+
+def run_worker(settings: Settings, options: WorkerOptions) -> int:
+    """Run a worker until it is told to stop; return its exit code."""
+    if settings.broker_url is None:
+        raise ValueError("no broker: set DEBIAS_BROKER_URL")
+    process = WorkerProcess(settings, options)
+    process.prepare()
+    app = process.create_app()
+    worker = app.Worker(
+        pool="prefork",
+        concurrency=1,
+        max_tasks_per_child=settings.jobs_per_child,
+        queues=[queue_of(name) for name in options.classes],
+        hostname=f"worker-{process.slot.identity.id.hex[:12]}@{process.slot.identity.host}",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        loglevel=settings.log_level.upper(),
+        optimization="fair",
+    )
+    worker.start()
+    return int(worker.exitcode or 0)
+
+
+class WorkerProcess:
+    """Both sides of a worker: what the parent does by itself, and what its children build."""
+
+    def __init__(self, settings: Settings, options: WorkerOptions) -> None:
+        self._settings = settings
+        self._options = options
+        self._timing = Timing.from_lease(settings.lease_ttl_s)
+        self._parent_pid = os.getpid()
+        self._runner: JobRunner | None = None
+        facts = SlotFacts(
+            classes=options.classes,
+            device=options.device,
+            scratch_dir=settings.resolved_scratch_dir,
+            scratch_min_free_bytes=settings.scratch_min_free_bytes,
+        )
+        self._database = open_parent_database(settings.resolved_database_url)
+        self.slot = WorkerSlot(self._database, facts, self._timing)
+
+    def prepare(self) -> None:
+        """Check the schema, clean up after killed predecessors, and register."""
+        require_current(self._database)
+        removed = remove_abandoned(self._settings.resolved_scratch_dir)
+        if removed:
+            log.info("scratch_removed", folders=removed)
+        self.slot.register()
+
+    def create_app(self) -> Celery:
+        """Make the Celery application with our task, timers and signal handlers."""
+        broker_url = self._settings.broker_url or ""
+        app = create_celery(broker_url, device_classes=self._settings.device_classes)
+        app.task(name=RUN_JOB_TASK)(self._run_job)
+        app.steps["consumer"].add(_timer_step(self))
+        # Strong references: the handlers are bound methods of an object nobody else keeps.
+        signals.worker_process_init.connect(self._init_child, weak=False)
+        signals.task_failure.connect(self._on_task_failure, weak=False)
+        signals.worker_shutting_down.connect(self._on_shutting_down, weak=False)
+        signals.worker_shutdown.connect(self._on_shutdown, weak=False)
+        # Logging is set up by the command line, not by Celery.
+        signals.setup_logging.connect(_keep_logging, weak=False)
+        return app
+
+    # In the child
+
+    def _init_child(self, **_: object) -> None:
+        """Import what jobs need while idle, and open what must not cross a fork."""
+        os.environ.update(OFFLINE)
+        signal.signal(signal.SIGTERM, self._on_child_sigterm)
+        for module in self._settings.worker_preload:
+            importlib.import_module(module)
+        use_threads(self._settings.torch_threads)
+        self._runner = JobRunner(self._build_services())
+
+    def _run_job(self, job_id: str, dispatch: int) -> None:
+        if self._runner is None:
+            raise RuntimeError("the child was not initialised")
+        self._runner.run(UUID(job_id), dispatch)
+
+    def _build_services(self) -> AttemptServices:
+        settings = self._settings
+        return AttemptServices(
+            database=Database(settings.resolved_database_url),
+            store=open_settings_store(settings),
+            registry=load_registry(settings.extra_methods),
+            timing=self._timing,
+            worker=self.slot.identity,
+            scratch_dir=settings.resolved_scratch_dir,
+            scratch_min_free_bytes=settings.scratch_min_free_bytes,
+            fetch=_fetch_sources(settings),
+            device=resolve_device(self._options.device),
+            is_orphaned=lambda: os.getppid() != self._parent_pid,
+        )
+
+    def _on_child_sigterm(self, _number: int, _frame: object) -> None:
+        """Celery's cold shutdown ends its children: give the job back first."""
+        if self._runner is None:
+            raise SystemExit(0)
+        self._runner.drain()
+
+    # In the parent, on its main thread
+
+    def every_period(self) -> None:
+        """Write the worker's row; end a worker that no longer gets its messages."""
+        with _database_errors_logged("report"):
+            self.slot.report()
+        with _database_errors_logged("overlooked"):
+            if self.slot.is_overlooked():
+                log.error("not_consuming", action="restart")
+                os.kill(self._parent_pid, signal.SIGTERM)
+
+    def check_guardian(self) -> None:
+        """Drain when the process that started this one is gone."""
+        pipe = self._options.guardian_pipe
+        if pipe is not None and select.select([pipe], [], [], 0)[0]:
+            log.warning("guardian_gone", action="drain")
+            os.kill(self._parent_pid, signal.SIGTERM)
+
+    @property
+    def period_s(self) -> float:
+        """How often `every_period` is due."""
+        return self._timing.worker_seen_s
+
+    def _on_task_failure(
+        self, args: Sequence[Any] = (), exception: object = None, **_: object
+    ) -> None:
+        if os.getpid() != self._parent_pid or len(args) != 2:
+            return
+        with _database_errors_logged("child_lost"):
+            self.slot.child_lost(UUID(args[0]), int(args[1]), str(exception))
+
+    def _on_shutting_down(self, **_: object) -> None:
+        """Let the child know, and see to it that it ends in time."""
+        if os.getpid() != self._parent_pid:
+            return
+        signal.signal(signal.SIGALRM, _kill_children)
+        signal.setitimer(signal.ITIMER_REAL, self._settings.drain_timeout_s)
+        with _database_errors_logged("draining"):
+            self.slot.report(state="draining")
+
+    def _on_shutdown(self, **_: object) -> None:
+        if os.getpid() != self._parent_pid:
+            return
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        with _database_errors_logged("leave"):
+            self.slot.leave()
+
+
+def open_settings_store(settings: Settings) -> ObjectStore:
+    """Open the object store that the settings name."""
+    key, secret = settings.s3_access_key_id, settings.s3_secret_access_key
+    return open_store(
+        settings.resolved_store_url,
+        endpoint_url=settings.s3_endpoint_url,
+        region=settings.s3_region,
+        access_key_id=key.get_secret_value() if key else None,
+        secret_access_key=secret.get_secret_value() if secret else None,
+        force_path_style=settings.s3_force_path_style,
+    )
+
+
+def _fetch_sources(settings: Settings) -> FetchSources:
+    token = settings.hub_token
+    return FetchSources(
+        hub_cache_dir=settings.hub_cache_dir,
+        models_dir=settings.models_dir,
+        hub=HubClient(
+            str(settings.hub_endpoint), token=token.get_secret_value() if token else None
+        ),
+    )
+
+
+def _timer_step(process: WorkerProcess) -> type[bootsteps.StartStopStep]:
+    """Make the Celery step whose timers run on the parent's main loop.
+
+    Not a thread: a fork while another thread holds a lock can hang the child.
+    """
+
+    class SlotTimers(bootsteps.StartStopStep):  # type: ignore[misc]
+        requires = ("celery.worker.consumer.consumer:Tasks",)
+
+        def __init__(self, parent: Any, **kwargs: Any) -> None:
+            self._timers: list[Any] = []
+            super().__init__(parent, **kwargs)
+
+        def start(self, parent: Any) -> None:
+            repeat = parent.timer.call_repeatedly
+            self._timers = [
+                repeat(process.period_s, process.every_period),
+                repeat(PIPE_POLL_S, process.check_guardian),
+            ]
+
+        def stop(self, _parent: Any) -> None:
+            for timer in self._timers:
+                timer.cancel()
+
+    return SlotTimers
+
+
+def _kill_children(_number: int, _frame: object) -> None:
+    """End children that have not drained in time; their leases are given back afterwards."""
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+
+
+def _keep_logging(**_: object) -> None:
+    """Keep Celery from setting up logging: any receiver of the signal does."""
+
+
+@contextmanager
+def _database_errors_logged(action: str) -> Iterator[None]:
+    """Go on without the row where the database does not answer."""
+    try:
+        yield
+    except SQLAlchemyError as exc:
+        log.warning("database_unreachable", action=action, reason=str(exc))

@@ -1,0 +1,168 @@
+"""Capture what an attempt prints and logs, as numbered lines in compressed chunks."""
+
+import faulthandler
+import gzip
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from app.domain.clock import Clock, format_time
+
+LINE_LIMIT = 16_384
+CHUNK_BYTES = 1024 * 1024
+STREAMS = ("stdout", "stderr", "log")
+_LEVEL_OF_STREAM = {"stdout": "info", "stderr": "warning"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """Consecutive lines of one stream; `data` is gzip-compressed NDJSON."""
+
+    stream: str
+    number: int
+    first_line: int
+    line_count: int
+    first_at: datetime
+    last_at: datetime
+    data: bytes
+
+
+@dataclass(slots=True)
+class _Tail:
+    """How far a captured file was read."""
+
+    path: Path
+    offset: int = 0
+    chunks: int = 0
+    lines: int = 0
+    rest: bytes = field(default=b"")
+
+
+class LogFiles:
+    """Three files, read from time to time from where the last reading ended.
+
+    Files and not pipes: whoever prints must never wait for a reader, and what a dying process
+    printed last is still there.
+    """
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._clock = clock
+        self._tails = {name: _Tail(folder / name) for name in STREAMS}
+        for tail in self._tails.values():
+            tail.path.touch(mode=0o600)
+
+    def path(self, stream: str) -> Path:
+        """Name the file of a stream."""
+        return self._tails[stream].path
+
+    def take(self, *, final: bool = False) -> list[LogChunk]:
+        """Give the complete lines written since the last call; all that is left when `final`."""
+        chunks = []
+        for stream, tail in self._tails.items():
+            while (chunk := self._next_chunk(stream, tail, final)) is not None:
+                chunks.append(chunk)
+        return chunks
+
+    def _next_chunk(self, stream: str, tail: _Tail, final: bool) -> LogChunk | None:
+        with tail.path.open("rb") as handle:
+            handle.seek(tail.offset)
+            data = handle.read(CHUNK_BYTES)
+        end = data.rfind(b"\n") + 1
+        if end == 0 and (final or len(data) == CHUNK_BYTES):
+            end = len(data)
+        if end == 0:
+            return None
+        tail.offset += end
+        moment = self._clock.now()
+        lines = [_line(stream, raw, moment) for raw in data[:end].splitlines()]
+        chunk = LogChunk(
+            stream=stream,
+            number=tail.chunks,
+            first_line=tail.lines + 1,
+            line_count=len(lines),
+            first_at=moment,
+            last_at=moment,
+            data=gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0),
+        )
+        tail.chunks += 1
+        tail.lines += len(lines)
+        return chunk
+
+
+class LogLineHandler(logging.Handler):
+    """Writes log records as JSON lines, so that time and level survive."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._handle = path.open("a", encoding="utf-8", buffering=1)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append one record."""
+        line = {
+            "at": format_time(self._clock.now()),
+            "level": record.levelname.lower(),
+            "text": self.format(record),
+        }
+        self._handle.write(f"{json.dumps(line)}\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._handle.close()
+        super().close()
+
+
+@contextmanager
+def capture(files: LogFiles, clock: Clock) -> Iterator[None]:
+    """Send stdout, stderr and logging of this process into `files`.
+
+    SIGUSR1 prints the stacks of all threads into the stderr stream; so does a crash.
+    """
+    handler = LogLineHandler(files.path("log"), clock)
+    root = logging.getLogger()
+    with _redirect(sys.stdout, files.path("stdout")), _redirect(sys.stderr, files.path("stderr")):
+        root.addHandler(handler)
+        faulthandler.enable(file=2)
+        faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
+        try:
+            yield
+        finally:
+            faulthandler.unregister(signal.SIGUSR1)
+            faulthandler.disable()
+            root.removeHandler(handler)
+            handler.close()
+
+
+@contextmanager
+def _redirect(stream: IO[str], path: Path) -> Iterator[None]:
+    """Point the stream's descriptor at a file: also what C code prints is caught."""
+    stream.flush()
+    target = stream.fileno()
+    saved = os.dup(target)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND)
+    os.dup2(handle, target)
+    os.close(handle)
+    try:
+        yield
+    finally:
+        stream.flush()
+        os.dup2(saved, target)
+        os.close(saved)
+
+
+def _line(stream: str, raw: bytes, moment: datetime) -> str:
+    text = raw.decode("utf-8", errors="backslashreplace").replace("\x00", "\\x00")
+    if stream == "log":
+        return text
+    if len(text) > LINE_LIMIT:
+        text = f"{text[:LINE_LIMIT]}… ({len(text)} characters)"
+    level = _LEVEL_OF_STREAM[stream]
+    return json.dumps({"at": format_time(moment), "level": level, "text": text})

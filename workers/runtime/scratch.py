@@ -1,0 +1,110 @@
+"""The folder an attempt works in. It goes when the attempt does, or at the next worker start."""
+
+import fcntl
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+LOCK_NAME = "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchLayout:
+    """Folders of one attempt."""
+
+    root: Path
+
+    @property
+    def model(self) -> Path:
+        """The base model, read-only."""
+        return self.root / "model"
+
+    @property
+    def out(self) -> Path:
+        """What becomes artifacts."""
+        return self.root / "out"
+
+    @property
+    def temporary(self) -> Path:
+        """Room for the engine."""
+        return self.root / "tmp"
+
+    @property
+    def points(self) -> Path:
+        """Checkpoints on their way to and from the store."""
+        return self.root / "points"
+
+    @property
+    def logs(self) -> Path:
+        """Captured streams."""
+        return self.root / "logs"
+
+
+class Scratch:
+    """An attempt's folder, held by a lock that the kernel drops with the process."""
+
+    def __init__(self, parent: Path, name: str) -> None:
+        self.layout = ScratchLayout(parent / name)
+        self._lock: int | None = None
+
+    def __enter__(self) -> ScratchLayout:
+        layout = self.layout
+        # A process of an earlier attempt at the same name cannot be alive: names carry the fence.
+        _remove_tree(layout.root)
+        for folder in (layout.out, layout.temporary, layout.points, layout.logs):
+            folder.mkdir(parents=True, mode=0o700)
+        self._lock = _try_lock(layout.root)
+        return layout
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _remove_tree(self.layout.root)
+        if self._lock is not None:
+            os.close(self._lock)
+
+
+def remove_abandoned(parent: Path) -> list[str]:
+    """Remove the folders that no living process holds; return their names."""
+    removed = []
+    for folder in sorted(parent.iterdir()) if parent.is_dir() else ():
+        if folder.is_dir() and not folder.is_symlink() and _is_abandoned(folder):
+            _remove_tree(folder)
+            removed.append(folder.name)
+    return removed
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space of the file system that holds `folder`, whose nearest parent must exist."""
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    return shutil.disk_usage(existing).free
+
+
+def _is_abandoned(folder: Path) -> bool:
+    handle = _try_lock(folder)
+    if handle is None:
+        return False
+    os.close(handle)
+    return True
+
+
+def _try_lock(folder: Path) -> int | None:
+    handle = os.open(folder / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _remove_tree(folder: Path) -> None:
+    """Remove a folder whose files may be read-only."""
+    shutil.rmtree(folder, ignore_errors=True)

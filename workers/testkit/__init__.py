@@ -1,0 +1,1 @@
+"""Engines and models for tests of the service; none needs torch."""
