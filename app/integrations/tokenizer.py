@@ -39,9 +39,12 @@ class TokenizerBroken(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFiles:
-    """The parsed files that decide how text is encoded; absent ones are empty."""
+    """The files that decide how text is encoded; absent ones are empty.
 
-    tokenizer: Mapping[str, Any]
+    `text` is tokenizer.json as it is, the others are parsed.
+    """
+
+    text: str
     config: Mapping[str, Any]
     special_tokens: Mapping[str, Any]
     added_tokens: Mapping[str, Any]
@@ -64,7 +67,9 @@ def load_encoder(files: TokenizerFiles, model_config: Mapping[str, Any]) -> Text
     Raises `TokenizerBroken` with the library's reason where a file does not fit.
     """
     with _library_errors():
-        tokenizer = _build(files, model_config)
+        content = json.loads(files.text)
+        tokenizer = _build(files, content, model_config)
+        largest_id = _largest_id(content["model"], tokenizer)
     tokenizer.no_truncation()
     tokenizer.no_padding()
 
@@ -72,9 +77,7 @@ def load_encoder(files: TokenizerFiles, model_config: Mapping[str, Any]) -> Text
         with _library_errors():
             return list(tokenizer.encode(text, add_special_tokens=True).ids)
 
-    return TextEncoder(
-        encode, max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-    )
+    return TextEncoder(encode, largest_id)
 
 
 @contextmanager
@@ -92,22 +95,36 @@ def _library_errors() -> Iterator[None]:
         raise TokenizerBroken(reason or type(exc).__name__) from exc
 
 
-def _build(files: TokenizerFiles, model_config: Mapping[str, Any]) -> Tokenizer:
-    text = json.dumps(files.tokenizer)
-    name = tokenizer_class(files.config, model_config, byte_level='"ByteLevel"' in text)
-    loaded = Tokenizer.from_str(text)
+def _build(
+    files: TokenizerFiles, content: Mapping[str, Any], model_config: Mapping[str, Any]
+) -> Tokenizer:
+    name = tokenizer_class(files.config, model_config, byte_level='"ByteLevel"' in files.text)
     rebuild = _REBUILT.get(name)
     settings = _settings(files, _DEFAULT_TOKENS.get(name, {}))
     if rebuild is None:
-        tokenizer = loaded
+        tokenizer = Tokenizer.from_str(files.text)
     else:
-        tokenizer = rebuild(files.tokenizer["model"], settings)
-        if loaded.post_processor is not None:
-            tokenizer.post_processor = loaded.post_processor
-    _add_tokens(tokenizer, list(_declared_tokens(files)), settings)
+        tokenizer = rebuild(content["model"], settings)
+        frame = _post_processor(content)
+        if frame is not None:
+            tokenizer.post_processor = frame
+    _add_tokens(tokenizer, list(_declared_tokens(files, content)), settings)
     if name == "BertTokenizer":
         tokenizer.post_processor = _bert_frame(tokenizer, settings)
     return tokenizer
+
+
+def _post_processor(content: Mapping[str, Any]) -> Any:
+    """Load the post-processor alone: with an empty vocabulary, which costs nothing."""
+    empty = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
+    frame = {**content, "model": empty, "added_tokens": []}
+    return Tokenizer.from_str(json.dumps(frame)).post_processor
+
+
+def _largest_id(model: Mapping[str, Any], tokenizer: Tokenizer) -> int:
+    vocabulary = model["vocab"]
+    ids = range(len(vocabulary)) if isinstance(vocabulary, list) else vocabulary.values()
+    return max((*ids, *tokenizer.get_added_tokens_decoder()), default=-1)
 
 
 def _settings(files: TokenizerFiles, defaults: Mapping[str, str]) -> dict[str, Any]:
@@ -118,7 +135,9 @@ def _settings(files: TokenizerFiles, defaults: Mapping[str, str]) -> dict[str, A
     return settings
 
 
-def _declared_tokens(files: TokenizerFiles) -> Iterator[tuple[int, AddedToken]]:
+def _declared_tokens(
+    files: TokenizerFiles, content: Mapping[str, Any]
+) -> Iterator[tuple[int, AddedToken]]:
     """Yield the added tokens in the order of their ids, each with the id it should have."""
     declared: dict[int, AddedToken] = {}
     if "added_tokens_decoder" in files.config:
@@ -126,10 +145,10 @@ def _declared_tokens(files: TokenizerFiles) -> Iterator[tuple[int, AddedToken]]:
             declared[int(index)] = AddedToken(**token)
     else:
         specials = {_content(files.special_tokens.get(name)) for name in _NAMED_TOKENS}
-        for content, index in files.added_tokens.items():
-            special = content in specials
-            declared[index] = AddedToken(content, normalized=not special, special=special)
-        for token in files.tokenizer.get("added_tokens", ()):
+        for text, index in files.added_tokens.items():
+            special = text in specials
+            declared[index] = AddedToken(text, normalized=not special, special=special)
+        for token in content.get("added_tokens", ()):
             fields = {key: value for key, value in token.items() if key != "id"}
             declared[token["id"]] = AddedToken(**fields)
     yield from sorted(declared.items(), key=lambda item: item[0])

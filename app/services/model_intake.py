@@ -7,7 +7,7 @@ here, at POST: a model that cannot be worked on never reaches a worker.
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,7 +35,7 @@ from app.services.model_readers import (
     open_folder,
     open_hub,
 )
-from app.services.model_tokenizer import TOKENIZER_FILES, read_encoder
+from app.services.model_tokenizer import TOKENIZER_FILES, EncoderCache, read_encoder
 
 _PARALLEL_READS = 8  # a 70 B model has 30 shards; the hub answers a range in about 0.1 s
 
@@ -47,7 +47,8 @@ Result = TypeVar("Result")
 class IntakeSettings:
     """What the operator allows, and where to keep what was read.
 
-    `hub_orgs` empty allows every organisation; `max_total_bytes` None every size.
+    `hub_orgs` empty allows every organisation; `max_total_bytes` None every size. One object
+    serves a process: it keeps the tokenizers used last.
     """
 
     cache_dir: Path
@@ -56,6 +57,7 @@ class IntakeSettings:
     hub_orgs: tuple[str, ...] = ()
     budget_s: float = 5.0
     max_total_bytes: int | None = None
+    encoders: EncoderCache = field(default_factory=EncoderCache)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,13 @@ def inspect_source(
         return _inspect_hub(source, settings)
     if isinstance(source, PathSource):
         reader = open_folder(settings.models_dir, source.name)
-        inspection = inspect_files(reader, max_total_bytes=settings.max_total_bytes)
+        inspection = inspect_files(reader, settings)
         pinned = PinnedModel(type="path", name=source.name, files=inspection.pinned)
         identity = f"path:{source.name}#{canonical_sha256(inspection.pinned)}"
         return _inspected(inspection, pinned, identity)
     if read_blob is None:
         raise ValueError("a model version can only be read with read_blob")
-    inspection = inspect_files(VersionReader(stored_files, read_blob))
+    inspection = inspect_files(VersionReader(stored_files, read_blob), settings)
     pinned = PinnedModel(type="version", version_id=source.version_id, files=inspection.pinned)
     return _inspected(inspection, pinned, f"version:{source.version_id}")
 
@@ -117,9 +119,7 @@ def _inspect_hub(source: HubSource, settings: IntakeSettings) -> InspectedModel:
         cache_dir=settings.cache_dir,
         deadline=Deadline(settings.budget_s),
     )
-    inspection = inspect_files(
-        reader, parallel=_PARALLEL_READS, max_total_bytes=settings.max_total_bytes
-    )
+    inspection = inspect_files(reader, settings, parallel=_PARALLEL_READS)
     pinned = PinnedModel(
         type="hub",
         repo_id=source.repo_id,
@@ -145,7 +145,7 @@ def _inspected(inspection: FilesInspection, pinned: PinnedModel, identity: str) 
 
 
 def inspect_files(
-    reader: ModelReader, *, parallel: int = 1, max_total_bytes: int | None = None
+    reader: ModelReader, settings: IntakeSettings, *, parallel: int = 1
 ) -> FilesInspection:
     """Read and check config, tokenizer and safetensors headers of a model."""
     names = frozenset(reader.files)
@@ -161,12 +161,12 @@ def inspect_files(
         index = read_index(small[choice.index], name=choice.index, present=names)
     shards = index.files if index else (model_files.SINGLE_WEIGHTS,)
     wanted = _wanted(names, shards, choice.index)
-    _check_total(reader, wanted, max_total_bytes)
+    _check_total(reader, wanted, settings.max_total_bytes)
     headers = _read_headers(reader, shards, parallel)
     tensors = _join(headers, index)
     if cleaned.named_code:
         verify_native_tensors(cleaned.config, tensors)
-    encode, warnings = read_encoder(small, cleaned.config, tensors)
+    encode, warnings = read_encoder(small, cleaned.config, tensors, cache=settings.encoders)
     pinned = [_pin(reader, name, small.get(name), headers.get(name)) for name in wanted]
     if choice.stale_index:
         warnings = (*warnings, "The index file was ignored: model.safetensors is complete.")

@@ -1,12 +1,15 @@
 """The tokenizer of a model at POST: load it, and hold its ids against the embedding."""
 
-import json
+import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app.domain.canonical import canonical_sha256
 from app.domain.errors import UnsafeModelFormat
 from app.domain.models import TensorFact
-from app.integrations.tokenizer import TokenizerBroken, TokenizerFiles, load_encoder
+from app.integrations.tokenizer import TextEncoder, TokenizerBroken, TokenizerFiles, load_encoder
 from app.security import model_files
 from app.security.model_config import parse_config
 from app.security.safetensors_check import LFS_POINTER_START, unsafe
@@ -35,8 +38,34 @@ _NO_TOKENIZER = (
 Encode = Callable[[str], list[int]]
 
 
+class EncoderCache:
+    """The encoders used last, by the bytes of their files: building one can take a second."""
+
+    def __init__(self, size: int = 4) -> None:
+        self._size = size
+        self._encoders: OrderedDict[str, TextEncoder] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str, load: Callable[[], TextEncoder]) -> TextEncoder:
+        """Return the encoder kept under `key`, else load it. Two threads may load the same."""
+        with self._lock:
+            if key in self._encoders:
+                self._encoders.move_to_end(key)
+                return self._encoders[key]
+        encoder = load()
+        with self._lock:
+            self._encoders[key] = encoder
+            while len(self._encoders) > self._size:
+                self._encoders.popitem(last=False)
+        return encoder
+
+
 def read_encoder(
-    contents: Mapping[str, bytes], config: Mapping[str, Any], tensors: Mapping[str, TensorFact]
+    contents: Mapping[str, bytes],
+    config: Mapping[str, Any],
+    tensors: Mapping[str, TensorFact],
+    *,
+    cache: EncoderCache,
 ) -> tuple[Encode | None, tuple[str, ...]]:
     """Load the tokenizer from the bytes of its files.
 
@@ -47,13 +76,13 @@ def read_encoder(
     if model_files.TOKENIZER not in contents:
         return None, (_NO_TOKENIZER,)
     files = TokenizerFiles(
-        _parse_tokenizer(contents[model_files.TOKENIZER]),
+        _tokenizer_text(contents[model_files.TOKENIZER]),
         _parse(contents, model_files.TOKENIZER_CONFIG),
         _parse(contents, model_files.SPECIAL_TOKENS),
         _parse(contents, model_files.ADDED_TOKENS),
     )
     try:
-        encoder = load_encoder(files, config)
+        encoder = cache.get(_key(contents, config), lambda: load_encoder(files, config))
     except TokenizerBroken as exc:
         raise _broken(str(exc)) from exc
     _check_embedding(encoder.largest_id, tensors)
@@ -67,22 +96,24 @@ def read_encoder(
     return encode, ()
 
 
+def _key(contents: Mapping[str, bytes], config: Mapping[str, Any]) -> str:
+    digests = [hashlib.sha256(contents.get(name, b"")).hexdigest() for name in TOKENIZER_FILES]
+    return canonical_sha256([*digests, config.get("model_type"), config.get("tokenizer_class")])
+
+
 def _parse(contents: Mapping[str, bytes], name: str) -> dict[str, Any]:
     return parse_config(contents[name], name=name) if name in contents else {}
 
 
-def _parse_tokenizer(data: bytes) -> dict[str, Any]:
+def _tokenizer_text(data: bytes) -> str:
     # Not by the strict parser: with up to a million merges that costs seconds. The library checks
     # the structure.
     if data.startswith(LFS_POINTER_START):
         raise _broken("it is a Git LFS pointer, not the file")
     try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as exc:
-        raise _broken("it is not valid JSON") from exc
-    if not isinstance(content, dict):
-        raise _broken("it is not a JSON object")
-    return content
+        return data.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise _broken("it is not UTF-8 text") from exc
 
 
 def _broken(reason: str) -> UnsafeModelFormat:

@@ -177,7 +177,7 @@ def _encoder(folder: Path) -> Any:
         return json.loads(path.read_text()) if path.exists() else {}
 
     files = TokenizerFiles(
-        load("tokenizer.json"),
+        (folder / "tokenizer.json").read_text(),
         load("tokenizer_config.json"),
         load("special_tokens_map.json"),
         load("added_tokens.json"),
@@ -249,7 +249,7 @@ BROKEN = {
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
 @pytest.mark.parametrize("declared", ["LlamaTokenizer", "PreTrainedTokenizerFast"])
 def test_broken_tokenizer_is_refused(content: dict[str, Any], declared: str) -> None:
-    files = TokenizerFiles(content, {"tokenizer_class": declared}, {}, {})
+    files = TokenizerFiles(json.dumps(content), {"tokenizer_class": declared}, {}, {})
 
     with pytest.raises(TokenizerBroken):
         load_encoder(files, {"model_type": "llama"})
@@ -258,7 +258,7 @@ def test_broken_tokenizer_is_refused(content: dict[str, Any], declared: str) -> 
 def test_text_without_tokens_is_an_error_not_a_crash() -> None:
     words = {"type": "WordLevel", "vocab": {"known": 0}, "unk_token": "[UNK]"}
     content = {"version": "1.0", "added_tokens": [], "model": words}
-    encoder = load_encoder(TokenizerFiles(content, {}, {}, {}), {"model_type": "llama"})
+    encoder = load_encoder(TokenizerFiles(json.dumps(content), {}, {}, {}), {"model_type": "llama"})
 
     with pytest.raises(TokenizerBroken):
         encoder.encode("unheard")
