@@ -1,12 +1,23 @@
 """Model versions and their files."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.tables import Blob, ModelFile, ModelVersion
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One file of a model version in the store."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+    storage_key: str
 
 
 class ModelRepository:
@@ -40,22 +51,22 @@ class ModelRepository:
         rows = self._session.execute(statement)
         return {job_id: version_id for job_id, version_id in rows if job_id is not None}
 
-    def files(self, version_id: UUID) -> Sequence[ModelFile]:
-        """Files of a version, by path."""
+    def stored_files(self, version_id: UUID) -> list[StoredFile]:
+        """Files of a version and where their bytes lie, by path."""
         statement = (
-            sa.select(ModelFile)
+            sa.select(ModelFile.path, ModelFile.size_bytes, Blob.sha256, Blob.storage_key)
             .join(ModelVersion, ModelVersion.id == ModelFile.model_version_id)
+            .join(
+                Blob,
+                sa.and_(
+                    Blob.project_id == ModelVersion.project_id,
+                    Blob.sha256 == ModelFile.blob_sha256,
+                ),
+            )
             .where(
                 ModelVersion.project_id == self._project_id,
                 ModelFile.model_version_id == version_id,
             )
             .order_by(ModelFile.path)
         )
-        return self._session.execute(statement).scalars().all()
-
-    def blob(self, sha256: str) -> Blob | None:
-        """Return the stored bytes of that digest."""
-        statement = sa.select(Blob).where(
-            Blob.project_id == self._project_id, Blob.sha256 == sha256, Blob.state == "stored"
-        )
-        return self._session.execute(statement).scalar_one_or_none()
+        return [StoredFile(*row) for row in self._session.execute(statement)]

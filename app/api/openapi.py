@@ -1,0 +1,117 @@
+"""The OpenAPI document: completed, deterministic, and committed as `openapi.json`.
+
+`python -m app.api.openapi` writes it.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from app.api.deps import RequireScope
+from app.api.openapi_examples import REQUEST_EXAMPLES, RESPONSE_EXAMPLES
+from app.schemas.problems import Problem
+
+TITLE = "Evenhand"
+DESCRIPTION = (
+    "Takes a biased neural network and gives back a fairer one, with the proof. "
+    "Additive changes may come at any time: ignore unknown fields of answers."
+)
+API_VERSION = "1.0.0"
+DOCUMENT = Path(__file__).parents[2] / "openapi.json"
+SECURITY_SCHEME = {
+    "type": "http",
+    "scheme": "bearer",
+    "bearerFormat": "dbk_...",
+    "description": "An API key of this service.",
+}
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Serve the completed document at `/openapi.json`, made at the first request for it."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = build_document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def build_document(app: FastAPI) -> dict[str, Any]:
+    """Build the document with security, examples and the problem schema."""
+    document = get_openapi(
+        title=TITLE, version=API_VERSION, description=DESCRIPTION, routes=app.routes
+    )
+    components = document.setdefault("components", {})
+    components["securitySchemes"] = {"apiKey": SECURITY_SCHEME}
+    schemas = components.setdefault("schemas", {})
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= problem.pop("$defs", {}) | {"Problem": problem}
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    scopes = {route.operation_id: required_scope(route) for route in api_routes(app)}
+    for operation in _operations(document):
+        _complete(operation, scopes.get(operation["operationId"]))
+    return document
+
+
+def api_routes(app: FastAPI) -> list[APIRoute]:
+    """List the routes that are operations of the API."""
+    return [route for route in app.routes if isinstance(route, APIRoute)]
+
+
+def required_scope(route: APIRoute) -> str | None:
+    """Name the scope that a route declares; None for a public one."""
+    found = (dependant.call for dependant in _dependants(route.dependant))
+    scopes = [call.scope for call in found if isinstance(call, RequireScope)]
+    return scopes[0] if scopes else None
+
+
+def write_document(path: Path = DOCUMENT) -> None:
+    """Write the document, sorted, so that equal documents are equal files."""
+    path.write_text(render_document())
+
+
+def render_document() -> str:
+    """Render the document of the application with its default settings."""
+    from app.main import create_app
+    from app.settings import Settings
+
+    app = create_app(Settings(_env_file=None))
+    return json.dumps(app.openapi(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _dependants(dependant: Dependant) -> Iterator[Dependant]:
+    yield dependant
+    for inner in dependant.dependencies:
+        yield from _dependants(inner)
+
+
+def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for path in document["paths"].values():
+        yield from path.values()
+
+
+def _complete(operation: dict[str, Any], scope: str | None) -> None:
+    if scope is not None:
+        operation["security"] = [{"apiKey": []}]
+        operation["x-required-scope"] = str(scope)
+    name = operation["operationId"]
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if content is not None and name in REQUEST_EXAMPLES:
+        content["examples"] = REQUEST_EXAMPLES[name]
+    for status, example in RESPONSE_EXAMPLES.get(name, {}).items():
+        for body in operation["responses"].get(status, {}).get("content", {}).values():
+            body.setdefault("examples", {"example": {"value": example}})
+
+
+if __name__ == "__main__":
+    write_document()
+    sys.stdout.write(f"wrote {DOCUMENT.name}\n")

@@ -1,0 +1,102 @@
+"""Open what a process needs, and close it in reverse order."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from prometheus_client import CollectorRegistry, start_http_server
+
+from app.api.readiness import ReadinessMonitor
+from app.api.state import Runtime
+from app.api.watcher import JobWatcher
+from app.catalog.registry import load_registry
+from app.db.schema import require_current
+from app.db.session import Database
+from app.dispatch.maintenance import MaintenanceLoops
+from app.integrations.hub import HubClient
+from app.metrics import HttpMetrics, StateCollector
+from app.services.context import ServiceContext
+from app.services.measures import measure_service
+from app.services.model_intake import IntakeSettings
+from app.settings import Settings
+from app.storage.objects import ObjectStore, open_store
+
+
+@contextmanager
+def open_runtime(
+    settings: Settings,
+    registry: CollectorRegistry,
+    metrics: HttpMetrics,
+    *,
+    maintenance: bool,
+) -> Iterator[Runtime]:
+    """Open database, store and hub, and start the threads of the process.
+
+    Raises
+    ------
+    Unavailable
+        When the database has another schema than this release needs.
+    """
+    with ExitStack() as stack:
+        database = Database(settings.resolved_database_url)
+        stack.callback(database.dispose)
+        require_current(database)
+        store = store_of(settings)
+        hub = stack.enter_context(hub_of(settings))
+        loops = None
+        if maintenance and settings.broker_url is not None:
+            loops = MaintenanceLoops(database, settings)
+            loops.start()
+            stack.callback(loops.stop)
+        readiness = ReadinessMonitor(database, store, broker_ok=loops.broker_ok if loops else None)
+        readiness.start()
+        stack.callback(readiness.stop)
+        watcher = JobWatcher(database)
+        watcher.start()
+        stack.callback(watcher.stop)
+        registry.register(StateCollector(lambda: measure_service(database)))
+        _serve_metrics_apart(settings, registry, stack)
+        context = ServiceContext(
+            settings=settings,
+            database=database,
+            store=store,
+            methods=load_registry(settings.extra_methods),
+            intake=intake_of(settings, hub),
+        )
+        yield Runtime(context, watcher, readiness, metrics, loops)
+
+
+def store_of(settings: Settings) -> ObjectStore:
+    """Open the object store that the settings name."""
+    key_id, secret = settings.s3_access_key_id, settings.s3_secret_access_key
+    return open_store(
+        settings.resolved_store_url,
+        endpoint_url=settings.s3_endpoint_url,
+        region=settings.s3_region,
+        access_key_id=key_id.get_secret_value() if key_id else None,
+        secret_access_key=secret.get_secret_value() if secret else None,
+        force_path_style=settings.s3_force_path_style,
+    )
+
+
+def hub_of(settings: Settings) -> HubClient:
+    """Make the client of the model hub."""
+    token = settings.hub_token.get_secret_value() if settings.hub_token else None
+    return HubClient(str(settings.hub_endpoint), token=token)
+
+
+def intake_of(settings: Settings, hub: HubClient) -> IntakeSettings:
+    """Say which model sources are allowed."""
+    return IntakeSettings(
+        cache_dir=settings.hub_cache_dir,
+        models_dir=settings.models_dir,
+        hub=hub,
+        hub_orgs=settings.hub_org_allowlist,
+    )
+
+
+def _serve_metrics_apart(settings: Settings, registry: CollectorRegistry, stack: ExitStack) -> None:
+    if settings.metrics_port is None:
+        return
+    server, thread = start_http_server(settings.metrics_port, registry=registry)
+    stack.callback(thread.join)
+    stack.callback(server.shutdown)

@@ -1,0 +1,152 @@
+"""One thread that notices changed jobs, so that no request of a waiting client polls."""
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.db.session import Database
+from app.domain.errors import Unavailable
+from app.services.watching import last_numbers
+
+POLL_S = 1.0
+MAX_WATCHES = 1000
+MAX_WATCHES_PER_CALLER = 20
+FULL_RETRY_S = 10
+
+logger = structlog.get_logger()
+
+
+class Watch:
+    """One waiting handler: an event of its loop, set when its job may have changed."""
+
+    def __init__(self, job_id: UUID, loop: asyncio.AbstractEventLoop) -> None:
+        self.job_id = job_id
+        self._loop = loop
+        self._changed = asyncio.Event()
+
+    def wake(self) -> None:
+        """Set the event, from any thread."""
+        self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def changed(self, timeout_s: float) -> bool:
+        """Wait for a change; False when the time is over."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        self._changed.clear()
+        return True
+
+
+class JobWatcher:
+    """Asks the database once per period for all watched jobs together."""
+
+    def __init__(self, database: Database, *, poll_s: float = POLL_S) -> None:
+        self._database = database
+        self._poll_s = poll_s
+        self._lock = threading.Lock()
+        self._watches: dict[UUID, set[Watch]] = defaultdict(set)
+        self._callers: dict[object, int] = defaultdict(int)
+        self._seen: dict[UUID, int] = {}
+        self._wanted = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="job-watcher", daemon=True)
+
+    def start(self) -> None:
+        """Start watching."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop, and wake all that wait."""
+        self._stopping.set()
+        self._wanted.set()
+        self._wake_all()
+        self._thread.join()
+
+    @property
+    def stopping(self) -> bool:
+        """Tell whether streams should end."""
+        return self._stopping.is_set()
+
+    @contextmanager
+    def watch(self, job_id: UUID, caller: object) -> Iterator[Watch]:
+        """Watch a job from an async handler.
+
+        Raises
+        ------
+        Unavailable
+            When this process, or this caller, has as many watches as allowed.
+        """
+        watch = Watch(job_id, asyncio.get_running_loop())
+        with self._lock:
+            self._admit(caller)
+            self._watches[job_id].add(watch)
+        self._wanted.set()
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                self._forget(watch, caller)
+
+    def run_once(self) -> int:
+        """Look once at all watched jobs; return how many had changed."""
+        with self._lock:
+            watched = list(self._watches)
+        numbers = last_numbers(self._database, watched) if watched else {}
+        with self._lock:
+            changed = [
+                job_id for job_id in watched if self._seen.get(job_id) != numbers.get(job_id)
+            ]
+            self._seen = {job_id: numbers[job_id] for job_id in watched if job_id in numbers}
+            for job_id in changed:
+                self._wake(job_id)
+        return len(changed)
+
+    def _admit(self, caller: object) -> None:
+        total = sum(self._callers.values())
+        if total >= MAX_WATCHES or self._callers[caller] >= MAX_WATCHES_PER_CALLER:
+            raise Unavailable(
+                f"Too many open streams: at most {MAX_WATCHES_PER_CALLER} for a key "
+                f"and {MAX_WATCHES} in all.",
+                retry_after_s=FULL_RETRY_S,
+            )
+        self._callers[caller] += 1
+
+    def _forget(self, watch: Watch, caller: object) -> None:
+        self._callers[caller] -= 1
+        if not self._callers[caller]:
+            del self._callers[caller]
+        self._watches[watch.job_id].discard(watch)
+        if not self._watches[watch.job_id]:
+            del self._watches[watch.job_id]
+
+    def _wake(self, job_id: UUID) -> None:
+        for watch in self._watches.get(job_id, ()):
+            watch.wake()
+
+    def _wake_all(self) -> None:
+        with self._lock:
+            for job_id in self._watches:
+                self._wake(job_id)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._wanted.wait()
+            self._look()
+            with self._lock:
+                if not self._watches:
+                    self._wanted.clear()
+            self._stopping.wait(self._poll_s)
+
+    def _look(self) -> None:
+        try:
+            self.run_once()
+        except SQLAlchemyError as exc:
+            logger.warning("watch_failed", error=str(exc))

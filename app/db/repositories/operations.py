@@ -1,0 +1,101 @@
+"""The state of the whole service, over all projects: for monitoring and the watcher."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.tables import Blob, Job, JobAttempt, OutboxMessage, Project, Worker
+from app.domain.states import TERMINAL, JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCount:
+    """How many workers of a kind there are."""
+
+    state: str
+    classes: tuple[str, ...]
+    count: int
+
+
+def count_jobs(session: Session) -> list[tuple[str, str, int]]:
+    """Count live jobs by status and device class."""
+    statement = (
+        sa.select(Job.status, Job.device_class, sa.func.count())
+        .where(Job.deleted_at.is_(None))
+        .group_by(Job.status, Job.device_class)
+    )
+    return [(status, name, count) for status, name, count in session.execute(statement)]
+
+
+def count_finished(session: Session) -> list[tuple[str, str, str | None, int]]:
+    """Count finished jobs, deleted ones too, by method, status and error code."""
+    error = Job.error["code"].as_string()
+    statement = (
+        sa.select(Job.method, Job.status, error, sa.func.count())
+        .where(Job.status.in_(TERMINAL))
+        .group_by(Job.method, Job.status, error)
+    )
+    return [(method, status, code, n) for method, status, code, n in session.execute(statement)]
+
+
+def oldest_queued(session: Session) -> datetime | None:
+    """When the longest waiting job was queued."""
+    statement = sa.select(sa.func.min(Job.queued_at)).where(Job.status == JobStatus.QUEUED)
+    return session.execute(statement).scalar_one()
+
+
+def count_outcomes(session: Session) -> dict[str, int]:
+    """Count ended attempts by outcome."""
+    statement = (
+        sa.select(JobAttempt.outcome, sa.func.count())
+        .where(JobAttempt.outcome.is_not(None))
+        .group_by(JobAttempt.outcome)
+    )
+    return {str(outcome): count for outcome, count in session.execute(statement)}
+
+
+def outbox_backlog(session: Session) -> tuple[int, datetime | None]:
+    """How many outbox messages wait, and since when the oldest does."""
+    statement = sa.select(sa.func.count(), sa.func.min(OutboxMessage.created_at)).where(
+        OutboxMessage.published_at.is_(None)
+    )
+    count, oldest = session.execute(statement).one()
+    return count, oldest
+
+
+def list_workers(session: Session) -> list[WorkerCount]:
+    """Count workers by state and classes."""
+    rows = session.execute(sa.select(Worker.state, Worker.classes))
+    counts = Counter((state, tuple(classes)) for state, classes in rows)
+    return [WorkerCount(state, classes, count) for (state, classes), count in counts.items()]
+
+
+def worker_disks(session: Session) -> list[tuple[str, int]]:
+    """Free scratch of each host with a live worker."""
+    statement = (
+        sa.select(Worker.host, sa.func.min(Worker.disk_free_bytes))
+        .where(Worker.state.in_(("ready", "draining")), Worker.disk_free_bytes.is_not(None))
+        .group_by(Worker.host)
+    )
+    return [(host, free or 0) for host, free in session.execute(statement)]
+
+
+def stored_bytes(session: Session) -> list[tuple[str, int]]:
+    """Sum the stored bytes by project name."""
+    statement = (
+        sa.select(Project.name, sa.func.sum(Blob.size_bytes))
+        .join(Blob, Blob.project_id == Project.id)
+        .group_by(Project.name)
+    )
+    return [(name, int(size)) for name, size in session.execute(statement)]
+
+
+def last_event_numbers(session: Session, job_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Find the last event number of each job; the caller has checked that they may be seen."""
+    statement = sa.select(Job.id, Job.last_seq).where(Job.id.in_(job_ids))
+    return {row.id: row.last_seq for row in session.execute(statement)}

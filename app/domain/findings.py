@@ -1,0 +1,126 @@
+"""Turn validation errors into findings: where, and what to do about it."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from app.domain.errors import Finding
+
+Location = tuple[int | str, ...]
+SHOWN_CHOICES = 20
+
+_EXPECTED = {
+    "string_type": "text in quotes",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "list_type": "an array",
+    "tuple_type": "an array",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "datetime_type": "a time such as 2026-01-31T12:00:00Z",
+    "datetime_parsing": "a time such as 2026-01-31T12:00:00Z",
+    "datetime_from_date_parsing": "a time such as 2026-01-31T12:00:00Z",
+}
+
+
+def json_pointer(location: Iterable[int | str]) -> str:
+    """Write a location as an RFC 6901 JSON pointer."""
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in location)
+    return "".join(f"/{part}" for part in parts)
+
+
+def findings_of(
+    errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | None, *, prefix: Location = ()
+) -> tuple[Finding, ...]:
+    """Rewrite pydantic's errors about `model` as findings below `prefix`."""
+    found = [_finding(error, model, prefix) for error in errors]
+    return tuple(dict.fromkeys(found))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Give a sentence that names what was probably meant, or what there is."""
+    choices = sorted(known)
+    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    if not choices:
+        return "Leave it out."
+    listed = ", ".join(choices[:SHOWN_CHOICES])
+    return f"Known here: {listed}{', ...' if len(choices) > SHOWN_CHOICES else ''}."
+
+
+def _finding(error: Mapping[str, Any], model: type[BaseModel] | None, prefix: Location) -> Finding:
+    location = tuple(error["loc"])
+    code = str(error["type"])
+    if code == "extra_forbidden":
+        known = _field_names(model, location[:-1])
+        message = f"Unknown field {location[-1]!r}. {did_you_mean(str(location[-1]), known)}"
+        code = "unknown_field"
+    elif code == "missing":
+        message = f"Add the field {location[-1]!r}: it is required."
+    elif code in _EXPECTED:
+        message = f"Give {_EXPECTED[code]} here, not {_describe(error.get('input'))}."
+    else:
+        message = _sentence(str(error["msg"]))
+    return Finding(json_pointer((*prefix, *location)), code, message)
+
+
+def _describe(value: Any) -> str:
+    """Name the JSON type of what came, without repeating the value itself."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    names = {int: "a number", float: "a number", str: "text", list: "an array", dict: "an object"}
+    return names.get(type(value), "this value")
+
+
+def _sentence(message: str) -> str:
+    text = message.removeprefix("Value error, ").strip()
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _field_names(model: type[BaseModel] | None, location: Location) -> set[str]:
+    """Names of the fields that may stand at `location` of a body of type `model`."""
+    candidates: list[Any] = [model]
+    for part in location:
+        candidates = [step for one in candidates for step in _step(one, part)]
+    models = [one for outer in candidates for one in _models_in(outer)]
+    return {field.alias or name for one in models for name, field in one.model_fields.items()}
+
+
+def _step(annotation: Any, part: int | str) -> list[Any]:
+    """Annotations one level further in; a union's own tag in the location leads nowhere."""
+    found: list[Any] = []
+    for model in _models_in(annotation):
+        found += [
+            field.annotation
+            for name, field in model.model_fields.items()
+            if part in (name, field.alias)
+        ]
+    return found
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Models that an annotation leads to through unions, containers and `Annotated`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    origin = get_origin(annotation)
+    if origin is None:
+        return []
+    arguments = get_args(annotation)
+    if origin is Annotated:
+        arguments = arguments[:1]
+    elif origin not in (Union, UnionType, list, tuple, dict):
+        return []
+    return [model for argument in arguments for model in _models_in(argument)]

@@ -1,0 +1,62 @@
+"""Structured logs: JSON lines for machines, readable lines on a terminal."""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+SECRET_NAMES = ("secret", "token", "password", "authorization", "api_key")
+HIDDEN = "[hidden]"
+EventDict = MutableMapping[str, Any]
+
+
+def configure_logging(level: str, log_format: str) -> None:
+    """Send the logs of structlog and of the standard library to stderr in one format.
+
+    `log_format` is `json`, `console`, or `auto`: console on a terminal, JSON elsewhere.
+    """
+    on_terminal = sys.stderr.isatty()
+    as_console = log_format == "console" or (log_format == "auto" and on_terminal)
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer(
+            # The renderer's own tracebacks print local variables, and with them secrets.
+            colors=on_terminal,
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+        if as_console
+        else structlog.processors.JSONRenderer()
+    )
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        hide_secrets,
+    ]
+    if not as_console:
+        shared.append(structlog.processors.format_exc_info)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+
+
+def hide_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Replace the values of fields whose names promise a secret."""
+    for name in event:
+        if any(secret in name.lower() for secret in SECRET_NAMES):
+            event[name] = HIDDEN
+    return event

@@ -1,0 +1,63 @@
+"""Make the application."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+
+from app.api.errors import install_error_handlers
+from app.api.middleware import (
+    FaultMiddleware,
+    HeadMiddleware,
+    JsonBodyMiddleware,
+    RequestContextMiddleware,
+)
+from app.api.openapi import DESCRIPTION, TITLE, install_openapi
+from app.api.routes import ROUTERS, V1_ROUTERS
+from app.api.startup import open_runtime
+from app.api.state import State
+from app.metrics import HttpMetrics
+from app.settings import Settings
+
+
+def create_app(settings: Settings, *, maintenance: bool = True) -> FastAPI:
+    """Make the application; nothing is opened before its lifespan begins.
+
+    With `maintenance` the relay, dispatcher and reaper run in threads of this process.
+    """
+    registry = CollectorRegistry()
+    metrics = HttpMetrics(registry)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[State]:
+        opening = open_runtime(settings, registry, metrics, maintenance=maintenance)
+        runtime = await run_in_threadpool(opening.__enter__)
+        try:
+            yield State(runtime=runtime)
+        finally:
+            await run_in_threadpool(opening.__exit__, None, None, None)
+
+    app = FastAPI(
+        title=TITLE,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        redoc_url=None,
+        middleware=[
+            Middleware(RequestContextMiddleware, metrics=metrics),
+            Middleware(FaultMiddleware),
+            Middleware(HeadMiddleware),
+            Middleware(JsonBodyMiddleware, max_bytes=settings.max_body_bytes),
+        ],
+    )
+    app.state.registry = registry
+    for router in ROUTERS:
+        app.include_router(router)
+    for router in V1_ROUTERS:
+        app.include_router(router, prefix="/v1")
+    install_error_handlers(app)
+    install_openapi(app)
+    return app

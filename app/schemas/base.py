@@ -1,0 +1,73 @@
+"""What all request and response bodies share."""
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, StringConstraints
+
+from app.domain.clock import format_time
+
+ItemT = TypeVar("ItemT")
+
+LABEL_KEY = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$"
+MAX_LABELS = 32
+MAX_TEXT = 4096
+
+Timestamp = Annotated[
+    datetime,
+    PlainSerializer(format_time, return_type=str, when_used="json-unless-none"),
+    Field(json_schema_extra={"format": "date-time"}),
+]
+"""A moment in UTC, shown as RFC 3339 with milliseconds and `Z`."""
+
+JsonObject = dict[str, Any]
+Labels = Annotated[
+    dict[
+        Annotated[str, StringConstraints(pattern=LABEL_KEY)],
+        Annotated[str, StringConstraints(max_length=256)],
+    ],
+    Field(max_length=MAX_LABELS),
+]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Nonfinite = Literal["nan", "inf", "-inf"]
+
+
+class RequestBody(BaseModel):
+    """Base of request bodies: unknown fields and silent conversions are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class QueryParameters(BaseModel):
+    """Base of query strings: a misspelt filter is refused, not ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class PageParameters(QueryParameters):
+    """Which page of a list."""
+
+    limit: Annotated[int, Field(ge=1, le=100, description="Most items on the page.")] = 20
+    cursor: Annotated[
+        str | None, Field(max_length=500, description="`next_cursor` of the page before.")
+    ] = None
+
+
+class ResponseBody(BaseModel):
+    """Base of response bodies."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Page(ResponseBody, Generic[ItemT]):
+    """One page of a list, newest first. There is no total: counting would cost a scan."""
+
+    data: list[ItemT]
+    has_more: bool
+    next_cursor: str | None
+
+
+class Listing(ResponseBody, Generic[ItemT]):
+    """A list that is always complete."""
+
+    data: list[ItemT]

@@ -1,0 +1,66 @@
+"""Bodies of API keys."""
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field, Strict, StringConstraints
+
+from app.schemas.base import RequestBody, ResponseBody, Timestamp
+from app.security.scopes import Scope
+
+ScopeName = Literal[
+    "methods:read",
+    "jobs:read",
+    "jobs:write",
+    "jobs:priority",
+    "artifacts:read",
+    "keys:manage",
+]
+
+
+class KeyRequest(RequestBody):
+    """A key to make."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    scopes: list[ScopeName] = Field(min_length=1, max_length=len(Scope))
+    expires_at: Annotated[AwareDatetime | None, Strict(strict=False)] = None
+
+
+class KeyBody(ResponseBody):
+    """A key, without its secret."""
+
+    id: str
+    name: str
+    prefix: str = Field(description="The part of the key after `dbk_`, to recognise it by.")
+    scopes: list[str]
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    last_used_at: Timestamp | None
+
+
+class NewKeyBody(KeyBody):
+    """A key that was just made. `secret` is shown this once: null when the answer is replayed."""
+
+    secret: str | None = Field(examples=["dbk_8Kq2mZ0x_..."])
+
+
+class QuotaUse(ResponseBody):
+    """One quota of the project and what is used of it."""
+
+    limit: int
+    used: int
+
+
+class ProjectBody(ResponseBody):
+    """The project a key belongs to."""
+
+    id: str
+    name: str
+
+
+class ProfileBody(ResponseBody):
+    """Who the caller is and what it may use; `key` is null with authentication off."""
+
+    key: KeyBody | None
+    project: ProjectBody
+    scopes: list[str]
+    quotas: dict[str, QuotaUse]

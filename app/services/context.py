@@ -1,0 +1,20 @@
+"""What one process holds for all its requests."""
+
+from dataclasses import dataclass
+
+from app.catalog.registry import MethodRegistry
+from app.db.session import Database
+from app.services.model_intake import IntakeSettings
+from app.settings import Settings
+from app.storage.objects import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContext:
+    """Settings, database, store, methods and the way to models: made once, shared by threads."""
+
+    settings: Settings
+    database: Database
+    store: ObjectStore
+    methods: MethodRegistry
+    intake: IntakeSettings

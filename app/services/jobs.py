@@ -1,0 +1,208 @@
+"""Jobs: create, read, change, cancel, try again, delete."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from app.db.events import append_event
+from app.db.repositories.jobs import JobFilters
+from app.db.repositories.projects import count_waiting_of_all
+from app.db.tables import Job
+from app.db.transition import create_job as insert_job
+from app.db.transition import transition
+from app.db.uow import UnitOfWork
+from app.domain.errors import (
+    InvalidState,
+    NotFound,
+    PreconditionFailed,
+    QueueFull,
+    QuotaExceeded,
+)
+from app.domain.specs import ResolvedSpec
+from app.domain.states import TERMINAL, Actor, JobStatus, StopReason
+from app.schemas.jobs import JobPatch, RetryJobRequest, RetryResources
+from app.services.job_plan import (
+    JobPlan,
+    check_priority,
+    choose_device_class,
+    choose_runtime,
+)
+from app.settings import Settings
+
+QUEUE_FULL_RETRY_S = 60
+CANCELLABLE_NOW = (JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PAUSED)
+RETRYABLE = (JobStatus.FAILED, JobStatus.CANCELLED)
+
+
+def create_job(
+    u: UnitOfWork,
+    plan: JobPlan,
+    settings: Settings,
+    *,
+    request_id: str | None = None,
+    traceparent: str | None = None,
+) -> Job:
+    """Store a planned job with its events and its dispatch message.
+
+    Raises
+    ------
+    QuotaExceeded, QueueFull
+        When the project or the service holds as many waiting jobs as it may.
+    """
+    require_queue_room(u, settings)
+    spec = plan.spec
+    columns = {
+        "project_id": u.principal.project_id,
+        "kind": spec.kind,
+        "name": spec.name,
+        "method": spec.method,
+        "method_version": spec.method_version,
+        "spec": plan.request.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        "resolved_spec": spec.model_dump(mode="json"),
+        "spec_hash": spec.sha256(),
+        "model_version_id": plan.model_version_id,
+        "device_class": spec.resources.device_class,
+        "estimate": plan.estimate.as_json(),
+        "priority": spec.priority,
+        "max_attempts": spec.max_attempts,
+        "max_runtime_s": spec.resources.max_runtime_s,
+        "seed": spec.seed,
+        "labels": spec.labels,
+        "created_request_id": request_id,
+        "traceparent": traceparent,
+        "created_by_key_id": u.principal.key_id,
+    }
+    job = insert_job(u.session, now=u.now, columns=columns)
+    for warning in plan.warnings:
+        data = {"message": warning}
+        append_event(u.session, job.id, "job.warning", now=u.now, data=data, level="warning")
+    return u.jobs.refresh(job)
+
+
+def require_queue_room(u: UnitOfWork, settings: Settings) -> None:
+    """Refuse one more waiting job when a quota is used up; exact, since the project is locked."""
+    project = u.project.lock()
+    if u.project.count_waiting() >= project.max_queued:
+        raise QuotaExceeded(
+            f"The quota max_queued of this project is {project.max_queued} waiting jobs, and all "
+            "are there: wait until some have started, or cancel some.",
+            retry_after_s=QUEUE_FULL_RETRY_S,
+        )
+    if count_waiting_of_all(u.session) >= settings.max_queued_total:
+        raise QueueFull(
+            f"The service holds {settings.max_queued_total} waiting jobs, its limit: "
+            "send the request again later.",
+            retry_after_s=QUEUE_FULL_RETRY_S,
+        )
+
+
+def get_job(u: UnitOfWork, job_id: UUID) -> Job:
+    """Return a job of the project."""
+    return _found(u.jobs.get(job_id))
+
+
+def list_jobs(
+    u: UnitOfWork, filters: JobFilters, *, before: UUID | None, limit: int
+) -> Sequence[Job]:
+    """List jobs, newest first."""
+    return u.jobs.page(filters, before=before, limit=limit)
+
+
+def patch_job(
+    u: UnitOfWork, job_id: UUID, patch: JobPatch, *, expected: frozenset[int] | None
+) -> Job:
+    """Change name, labels or, while it is queued, the priority."""
+    job = _locked(u, job_id, expected)
+    values = patch.model_dump(exclude_unset=True)
+    if "priority" in values:
+        check_priority(u.principal, values["priority"])
+        if job.status != JobStatus.QUEUED:
+            raise InvalidState(f"Only a queued job can change its priority; it is {job.status}.")
+    return u.jobs.change(job, values, now=u.now) if values else job
+
+
+def cancel_job(u: UnitOfWork, job_id: UUID, *, keep_checkpoint: bool) -> Job:
+    """Cancel at once what does not run, ask a running job to stop; repeating it is no error."""
+    job = _locked(u, job_id, None)
+    status = JobStatus(job.status)
+    if status in (JobStatus.CANCELLED, JobStatus.CANCELLING):
+        return job
+    if status in TERMINAL:
+        raise InvalidState(f"The job is already {status}; there is nothing to cancel.")
+    waiting = status in CANCELLABLE_NOW
+    transition(
+        u.session,
+        job_id,
+        status,
+        JobStatus.CANCELLED if waiting else JobStatus.CANCELLING,
+        Actor.API,
+        now=u.now,
+        values={"stop_requested": StopReason.CANCEL, "keep_checkpoint": keep_checkpoint},
+    )
+    return u.jobs.refresh(job)
+
+
+def retry_job(u: UnitOfWork, job_id: UUID, request: RetryJobRequest, settings: Settings) -> Job:
+    """Queue a failed or cancelled job again, for at least one more attempt."""
+    job = _locked(u, job_id, None)
+    status = JobStatus(job.status)
+    if status not in RETRYABLE:
+        raise InvalidState(f"Only a failed or cancelled job can be tried again; it is {status}.")
+    require_queue_room(u, settings)
+    max_attempts = max(job.max_attempts, job.attempt + 1)
+    values: dict[str, Any] = {
+        "stop_requested": None,
+        "keep_checkpoint": False,
+        "error": None,
+        "max_attempts": max_attempts,
+        "failures": min(job.failures, max_attempts - 1),
+        "run_after": u.now,
+        "restart_from": request.from_,
+    }
+    if request.resources is not None:
+        values |= _with_resources(job, request.resources, settings)
+    transition(u.session, job_id, status, JobStatus.QUEUED, Actor.API, now=u.now, values=values)
+    return u.jobs.refresh(job)
+
+
+def delete_job(u: UnitOfWork, job_id: UUID, *, expected: frozenset[int] | None) -> None:
+    """Hide a finished job; its bytes are freed after the grace period."""
+    job = _locked(u, job_id, expected)
+    if JobStatus(job.status) not in TERMINAL:
+        raise InvalidState(f"Cancel the job first: it is {job.status}.")
+    u.jobs.change(job, {"deleted_at": u.now}, now=u.now)
+
+
+def _with_resources(job: Job, asked: RetryResources, settings: Settings) -> dict[str, Any]:
+    spec = ResolvedSpec.model_validate(job.resolved_spec)
+    changes: dict[str, Any] = {}
+    if asked.device_class is not None:
+        current = spec.resources.device_class
+        changes["device_class"] = choose_device_class(settings, asked.device_class, current)
+    if asked.max_runtime_s is not None:
+        changes["max_runtime_s"] = choose_runtime(settings, asked.max_runtime_s)
+    if asked.dtype is not None:
+        changes["dtype"] = asked.dtype
+    resources = spec.resources.model_copy(update=changes)
+    spec = spec.model_copy(update={"resources": resources})
+    return {
+        "resolved_spec": spec.model_dump(mode="json"),
+        "spec_hash": spec.sha256(),
+        "device_class": resources.device_class,
+        "max_runtime_s": resources.max_runtime_s,
+    }
+
+
+def _locked(u: UnitOfWork, job_id: UUID, expected: frozenset[int] | None) -> Job:
+    job = _found(u.jobs.lock(job_id))
+    if expected is not None and job.version not in expected:
+        raise PreconditionFailed(
+            "The job has changed since you read it: read it again and decide anew."
+        )
+    return job
+
+
+def _found(job: Job | None) -> Job:
+    if job is None:
+        raise NotFound("There is no such job in this project.")
+    return job
