@@ -38,7 +38,7 @@ class _LinkKey:
 
     @classmethod
     def derive(cls, secret: str) -> Self:
-        """Derive the key for links, and a public name of it that gives the secret away to nobody."""
+        """Derive the key for links, and a name of it that does not give the secret away."""
         derived = hmac.digest(secret.encode(), _PURPOSE, "sha256")
         return cls(hashlib.sha256(derived).hexdigest()[:8], derived)
 
@@ -72,10 +72,9 @@ class DownloadSigner:
     ) -> None:
         """Check the query of a link as it came. Raises Unauthenticated, for whatever reason."""
         known = self._by_id.get(key)
-        if known is None or not _EXPIRES.fullmatch(expires):
+        if known is None or not _EXPIRES.fullmatch(expires) or not signature.isascii():
             raise _refused()
-        right = known.sign(artifact_id, int(expires))
-        if not hmac.compare_digest(right.encode(), signature.encode()):
+        if not hmac.compare_digest(known.sign(artifact_id, int(expires)), signature):
             raise _refused()
         if now.timestamp() >= int(expires):
             raise _refused()

@@ -34,6 +34,7 @@ def content_response_plan(
     sha256: str,
     file_name: str,
     media_type: str,
+    method: str = "GET",
 ) -> ContentPlan:
     """Plan the answer to GET or HEAD: 200, 206 or 304.
 
@@ -58,7 +59,8 @@ def content_response_plan(
         "Content-Security-Policy": "sandbox",
     }
     wanted = None
-    if if_range_holds(asked.get("if-range"), etag):
+    # Ranges are defined for GET only: HEAD describes the whole.
+    if method == "GET" and if_range_holds(asked.get("if-range"), etag):
         wanted = parse_range(asked.get("range"), size_bytes)
     if wanted is None:
         return ContentPlan(200, headers | {"Content-Length": str(size_bytes)}, 0, size_bytes)

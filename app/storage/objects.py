@@ -103,7 +103,7 @@ def open_store(
     for them. Raises ValueError for any other URL.
     """
     parts = urlsplit(url)
-    if parts.scheme == "file" and not parts.netloc and len(parts.path) > 1:
+    if parts.scheme == "file" and not parts.netloc and parts.path[:1] == "/" != parts.path:
         return FileStore(Path(unquote(parts.path)))
     if parts.scheme != "s3" or not parts.netloc:
         raise ValueError("the store URL must be file:///directory or s3://bucket/prefix")
