@@ -68,6 +68,7 @@ def run_worker(settings: Settings, options: WorkerOptions) -> int:
         without_heartbeat=True,
         loglevel=settings.log_level.upper(),
         optimization="fair",
+        quiet=True,
     )
     worker.start()
     return int(worker.exitcode or 0)
@@ -230,7 +231,7 @@ def _timer_step(process: WorkerProcess) -> type[bootsteps.StartStopStep]:
     """
 
     class SlotTimers(bootsteps.StartStopStep):  # type: ignore[misc]
-        requires = ("celery.worker.consumer.consumer:Tasks",)
+        requires = ("celery.worker.consumer.tasks:Tasks",)
 
         def __init__(self, parent: Any, **kwargs: Any) -> None:
             self._timers: list[Any] = []

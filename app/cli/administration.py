@@ -1,0 +1,51 @@
+"""Work on the database without an API: migrate it, make keys."""
+
+from collections.abc import Sequence
+
+from app.db.schema import head_revision, require_current, upgrade
+from app.db.session import Database
+from app.db.uow import UnitOfWork
+from app.domain.errors import Finding, ValidationFailed
+from app.security.scopes import ALL_SCOPES, Principal, Scope
+from app.services import keys
+from app.services.projects import ensure_default_project
+from app.settings import Settings
+
+
+def upgrade_schema(settings: Settings) -> str:
+    """Migrate to this release's schema and return its revision."""
+    if settings.database_url is None:
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    database = Database(settings.resolved_database_url, pooled=False)
+    try:
+        upgrade(database)
+    finally:
+        database.dispose()
+    return head_revision()
+
+
+def make_key(settings: Settings, name: str, scopes: Sequence[str]) -> str:
+    """Make a key of the default project and return its text."""
+    granted = _read_scopes(scopes)
+    database = Database(settings.resolved_database_url, pooled=False)
+    try:
+        require_current(database)
+        bootstrap = ensure_default_project(database)
+        principal = Principal(bootstrap.project_id, None, ALL_SCOPES)
+        with database.write() as session:
+            unit = UnitOfWork(database, session, principal)
+            return keys.create_key(unit, name=name, scopes=granted, expires_at=None).secret
+    finally:
+        database.dispose()
+
+
+def _read_scopes(names: Sequence[str]) -> list[Scope]:
+    known = {scope.value for scope in Scope}
+    unknown = sorted(set(names) - known)
+    if unknown:
+        finding = Finding("/scopes", "unknown_scope", f"Use any of: {', '.join(sorted(known))}.")
+        raise ValidationFailed(
+            f"Unknown scope {', '.join(unknown)}. Use any of: {', '.join(sorted(known))}.",
+            findings=[finding],
+        )
+    return [Scope(name) for name in names] or sorted(ALL_SCOPES)

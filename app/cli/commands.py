@@ -1,0 +1,152 @@
+"""The commands of `debias`. Each imports what it needs when it is called."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from pydantic import ValidationError
+
+from app.domain.errors import DebiasError
+from app.logging import configure_logging
+from app.settings import Settings
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
+
+
+def create_cli() -> typer.Typer:
+    """Put the command line together."""
+    cli = typer.Typer(
+        name="debias",
+        help="Evenhand: takes a biased model and gives back a fairer one, with the proof.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    database = typer.Typer(help="The database.", no_args_is_help=True)
+    keys = typer.Typer(help="API keys.", no_args_is_help=True)
+    config = typer.Typer(help="Settings.", no_args_is_help=True)
+    for name, command in (
+        ("serve", serve),
+        ("api", api),
+        ("worker", worker),
+        ("demo", demo),
+        ("methods", methods),
+    ):
+        cli.command(name)(command)
+    database.command("upgrade")(upgrade_database)
+    keys.command("create")(create_key)
+    config.command("show")(show_config)
+    cli.add_typer(database, name="db")
+    cli.add_typer(keys, name="keys")
+    cli.add_typer(config, name="config")
+    return cli
+
+
+def serve(host: Host = "127.0.0.1", port: Port = 8000) -> None:
+    """Run everything on this machine: API, worker, a private Redis, SQLite and files."""
+    from app.cli.servers import run_embedded
+
+    settings = load_settings()
+    _run(lambda: run_embedded(settings, host, port))
+
+
+def api(
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    no_maintenance: Annotated[
+        bool, typer.Option(help="Leave relay, dispatch and reaping to other replicas.")
+    ] = False,
+) -> None:
+    """Run the API alone, against a database, a broker and a store of your own."""
+    from app.cli.servers import run_api
+
+    settings = load_settings()
+    _run(lambda: run_api(settings, host, port, maintenance=not no_maintenance))
+
+
+def worker(
+    classes: Annotated[
+        str | None, typer.Option(help="Device classes to serve, separated by commas.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Torch device: auto, cpu, cuda:0, ...")] = "auto",
+    guardian_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run one worker: one device, one job at a time."""
+    from app.cli.servers import run_worker
+
+    settings = load_settings()
+    chosen = tuple(classes.split(",")) if classes else settings.device_classes
+    _run(lambda: run_worker(settings, chosen, device=device, guardian_fd=guardian_fd))
+
+
+def demo(
+    output: Annotated[Path, typer.Option(help="Folder for the result.")] = Path("demo-output"),
+) -> None:
+    """Debias a real model from start to finish, and show what changed."""
+    from rich.console import Console
+
+    from app.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(output, Console()))
+
+
+def methods() -> None:
+    """List the debiasing methods."""
+    from app.catalog.registry import load_registry
+
+    for method in load_registry(load_settings().extra_methods).newest():
+        print(f"{method.name}  {method.version}  {method.summary}")
+
+
+def upgrade_database() -> None:
+    """Bring the database to the schema of this release."""
+    from app.cli.administration import upgrade_schema
+
+    settings = load_settings()
+    _run(lambda: print(f"The database is at schema {upgrade_schema(settings)}."))
+
+
+def create_key(
+    name: Annotated[str, typer.Option(help="What the key is for.")],
+    scope: Annotated[
+        list[str] | None, typer.Option(help="Scope to grant; repeatable. Default: all.")
+    ] = None,
+) -> None:
+    """Make an API key of the default project. It is printed once and stored nowhere."""
+    from app.cli.administration import make_key
+
+    settings = load_settings()
+    _run(lambda: print(make_key(settings, name, scope or [])))
+
+
+def show_config() -> None:
+    """Print the settings in effect, with secrets masked."""
+    for name, value in load_settings().model_dump().items():
+        print(f"DEBIAS_{name.upper()}={'' if value is None else value}")
+
+
+def load_settings() -> Settings:
+    """Read the settings and set up logging; end with a message where a setting is wrong."""
+    try:
+        settings = Settings()
+    except ValidationError as exc:
+        for error in exc.errors():
+            name = "_".join(str(part) for part in error["loc"]).upper()
+            typer.echo(f"DEBIAS_{name}: {error['msg']}", err=True)
+        raise typer.Exit(2) from exc
+    configure_logging(settings.log_level, settings.log_format)
+    # It says which database it was given each time somebody asks for the schema.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    return settings
+
+
+def _run(action: Callable[[], int | None]) -> NoReturn:
+    """End with the action's status; an error that a user can mend is one line, no traceback."""
+    try:
+        status = action()
+    except DebiasError as exc:
+        typer.echo(exc.detail, err=True)
+        raise typer.Exit(1) from exc
+    raise typer.Exit(status or 0)

@@ -1,0 +1,144 @@
+"""Run the long-lived processes: the embedded service, the API, a worker."""
+
+import importlib
+import ipaddress
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+import uvicorn
+
+from app.db.schema import require_current
+from app.db.session import Database
+from app.domain.errors import Conflict, Unavailable
+from app.main import create_app
+from app.services.embedded import EmbeddedService
+from app.settings import Settings
+
+log = structlog.get_logger()
+
+GRACEFUL_S = 30
+SECRET_KEY_LENGTH = 32
+
+
+def run_embedded(settings: Settings, host: str, port: int) -> int:
+    """Serve from one folder until told to stop."""
+    check_exposure(settings, host)
+    with _signals_kept(), EmbeddedService(settings) as service:
+        if service.admin_key is not None and settings.auth_mode == "keys":
+            print(f"Admin key, shown this once: {service.admin_key}", flush=True)
+        print(f"Serving on http://{host}:{port} from {settings.home}", flush=True)
+        return _serve(service.settings, host, port, maintenance=True)
+
+
+def run_api(settings: Settings, host: str, port: int, *, maintenance: bool) -> int:
+    """Serve the API alone."""
+    check_exposure(settings, host)
+    if settings.broker_url is None:
+        raise Unavailable(
+            "No broker: set DEBIAS_BROKER_URL, or run `debias serve`, which brings its own."
+        )
+    _require_schema(settings)
+    with _signals_kept():
+        return _serve(settings, host, port, maintenance=maintenance)
+
+
+def run_worker(
+    settings: Settings, classes: tuple[str, ...], *, device: str, guardian_fd: int | None
+) -> int:
+    """Run a worker until told to stop."""
+    if settings.broker_url is None:
+        raise Unavailable("No broker: set DEBIAS_BROKER_URL to the one that the API uses.")
+    unknown = sorted(set(classes) - set(settings.device_classes))
+    if unknown:
+        raise Conflict(
+            f"Unknown device class {', '.join(unknown)}: DEBIAS_DEVICE_CLASSES lists "
+            f"{', '.join(settings.device_classes)}."
+        )
+    try:
+        module = importlib.import_module("workers.celery_app")
+    except ModuleNotFoundError as exc:
+        raise Unavailable(
+            f"The package {exc.name!r} is missing: install `evenhand[worker]` to run methods."
+        ) from exc
+    options = module.WorkerOptions(classes=classes, device=device, guardian_pipe=guardian_fd)
+    status: int = module.run_worker(settings, options)
+    return status
+
+
+def check_exposure(settings: Settings, host: str) -> None:
+    """Refuse to listen to the network without protection.
+
+    Raises
+    ------
+    Conflict
+        With the setting to change.
+    """
+    if is_loopback(host):
+        return
+    if settings.auth_mode == "disabled":
+        raise Conflict(
+            f"Refusing to listen on {host} without authentication: set DEBIAS_AUTH_MODE=keys, or "
+            "listen on 127.0.0.1."
+        )
+    secret = settings.secret_key.get_secret_value() if settings.secret_key else ""
+    if len(secret.split(",")[0]) < SECRET_KEY_LENGTH:
+        raise Conflict(
+            f"Refusing to listen on {host}: set DEBIAS_SECRET_KEY to at least "
+            f"{SECRET_KEY_LENGTH} random characters."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _serve(settings: Settings, host: str, port: int, *, maintenance: bool) -> int:
+    app = create_app(settings, maintenance=maintenance)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=GRACEFUL_S,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies) or None,
+    )
+    server = uvicorn.Server(config)
+    server.run()
+    return 0 if server.started else 1
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Let a stop signal end the server and nothing more.
+
+    uvicorn raises the signal again after it has shut down; the default action would end the
+    process before its worker and Redis are stopped.
+    """
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    previous = {number: signal.signal(number, _ignore) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _ignore(number: int, _frame: object) -> None:
+    log.info("signal_received", number=number, pid=os.getpid())
+
+
+def _require_schema(settings: Settings) -> None:
+    database = Database(settings.resolved_database_url, pooled=False)
+    try:
+        require_current(database)
+    finally:
+        database.dispose()

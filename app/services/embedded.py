@@ -1,0 +1,149 @@
+"""The embedded service: database, private Redis and one worker, all below one folder."""
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+import structlog
+from filelock import FileLock, Timeout
+
+from app.db.schema import upgrade
+from app.db.session import Database
+from app.domain.clock import SystemClock
+from app.domain.errors import Conflict
+from app.services.private_redis import STOP_TIMEOUT_S, PrivateRedis
+from app.services.projects import ensure_default_project
+from app.services.supervision import Keeper, Process
+from app.settings import Settings
+
+log = structlog.get_logger()
+
+LOCK_NAME = "serve.lock"
+# Beyond the drain: the worker's own shutdown after its child has ended.
+WORKER_STOP_MARGIN_S = 10.0
+
+
+class EmbeddedService:
+    """Everything `debias serve` needs beside the API, started and stopped in order.
+
+    Two pipes make sure that nothing is left behind when this process is killed: the worker
+    drains when the one is closed, and Redis ends when nobody holds the other any more.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._asked = settings
+        self._stack = ExitStack()
+        self._worker: Keeper | None = None
+        self._redis: Keeper | None = None
+        self.settings = settings
+        self.admin_key: str | None = None
+
+    @property
+    def worker_pid(self) -> int | None:
+        """Process id of the worker."""
+        return self._worker.pid if self._worker else None
+
+    @property
+    def redis_pid(self) -> int | None:
+        """Process id of the private Redis; None when another broker is used."""
+        return self._redis.pid if self._redis else None
+
+    def __enter__(self) -> "EmbeddedService":
+        """Start everything.
+
+        Raises
+        ------
+        Conflict
+            When another service uses this home.
+        """
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        home = self._asked.home
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock(home)
+        self._prepare_database()
+        alive_read, alive_write = self._pipe()
+        broker_read, broker_write = self._pipe()
+        if self._asked.broker_url is None:
+            self._start_redis(home, broker_read)
+        environment = _environment(self.settings)
+
+        def start_worker() -> Process:
+            command = [sys.executable, "-m", "app.cli.main", "worker"]
+            command += ["--classes", ",".join(self.settings.device_classes)]
+            command += ["--guardian-fd", str(alive_read)]
+            return subprocess.Popen(  # noqa: S603 - our own command line
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(alive_read, broker_write),
+                start_new_session=True,
+            )
+
+        self._worker = Keeper("worker", start_worker, monotonic=SystemClock().monotonic)
+        timeout_s = self.settings.drain_timeout_s + WORKER_STOP_MARGIN_S
+        self._stack.callback(self._worker.stop, timeout_s)
+        self._worker.start()
+        del alive_write  # held by the stack: its end of file is the sign that we are gone
+
+    def _lock(self, home: Path) -> None:
+        """Hold the home; the kernel lets go of it when this process ends."""
+        lock = FileLock(home / LOCK_NAME, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout as exc:
+            raise Conflict(
+                f"Another service is running on {home}. Stop it, or set DEBIAS_HOME to another "
+                "folder."
+            ) from exc
+        self._stack.callback(lock.release)
+
+    def _prepare_database(self) -> None:
+        database = Database(self._asked.resolved_database_url)
+        try:
+            upgrade(database)
+            self.admin_key = ensure_default_project(database).admin_key
+        finally:
+            database.dispose()
+
+    def _pipe(self) -> tuple[int, int]:
+        ends = os.pipe()
+        for end in ends:
+            self._stack.callback(os.close, end)
+        return ends
+
+    def _start_redis(self, home: Path, lifeline: int) -> None:
+        redis = PrivateRedis(home, lifeline)
+        self.settings = self._asked.model_copy(update={"broker_url": redis.url})
+        self._stack.callback(redis.clean_up)
+        self._redis = Keeper("redis", redis.start, monotonic=SystemClock().monotonic)
+        self._stack.callback(self._redis.stop, STOP_TIMEOUT_S)
+        self._redis.start()
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """Environment of the worker: ours, with what was decided here."""
+    return {
+        **os.environ,
+        "DEBIAS_HOME": str(settings.home.resolve()),
+        "DEBIAS_DATABASE_URL": settings.resolved_database_url,
+        "DEBIAS_STORE_URL": settings.resolved_store_url,
+        "DEBIAS_BROKER_URL": settings.broker_url or "",
+    }
