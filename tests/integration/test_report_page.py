@@ -111,9 +111,24 @@ def test_page_lists_a_deterioration_under_its_own_heading():
 def test_page_gives_interval_and_units_with_each_row(page):
     rows = sample_rows()
 
-    # Once in its list and once in the table.
-    assert page.text.count("n = 12 pairs") >= 2 * len(rows)
+    # Once in the table, and once in its list where there is a verdict.
+    verdicts = sum(row.improved is not None for row in rows)
+    assert page.text.count("n = 12 pairs") >= len(rows) + verdicts
     assert "95 % bootstrap intervals over the unit named in each row" in page.text
+
+
+def test_page_names_each_row_without_reliable_change(page):
+    start = page.text.index("No reliable change")
+
+    unchanged = page.text[start : page.text.index("Before and after")]
+
+    assert unchanged.count("nationality") == 2
+
+
+def test_page_with_many_rows_says_how_many_verdicts_are_chance():
+    page = PageReader(render_html(sample_document(rows=sample_rows() * 5)))
+
+    assert "about 2 of them would be called better or worse by chance" in page.text
 
 
 def test_page_marks_the_first_word_that_differs():

@@ -8,7 +8,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from workers.reports.document import Cell, Fact, ReportDocument, Table, sort_rows
 from workers.reports.html import spec_json
-from workers.reports.wording import INTERVAL_NOTE, cell_text, row_words, size_text
+from workers.reports.wording import INTERVAL_NOTE, cell_text, chance_note, row_words, size_text
 from workers.runtime.context import SummaryRow
 
 # What starts markup anywhere in a line of CommonMark or of its tables, and at its start only.
@@ -113,7 +113,8 @@ def _results(document: ReportDocument) -> str:
                 words.verdict,
             )
         )
-    return "\n\n".join([counts, _markdown_table(columns, rows), _escape(INTERVAL_NOTE)])
+    notes = [_escape(note) for note in (INTERVAL_NOTE, chance_note(len(rows))) if note]
+    return "\n\n".join([counts, _markdown_table(columns, rows), *notes])
 
 
 def _controls(document: ReportDocument) -> str:

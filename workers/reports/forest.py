@@ -1,5 +1,6 @@
 """The before/after table as a picture: one panel a metric, one line a group."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,7 +57,9 @@ def draw_forest(data: Mapping[str, Any]) -> Figure:
     panels = list(dict.fromkeys((row["benchmark"], row["metric"]) for row in rows))
     grouped = [[r for r in rows if (r["benchmark"], r["metric"]) == panel] for panel in panels]
     heights = [len(group) + 1.1 for group in grouped]
-    figure = new_figure(8.4, 1.3 + 0.5 * sum(heights))
+    # Inches a line: two lines of text need 0.3.
+    pitch = 0.5 if len(rows) <= 16 else 0.38
+    figure = new_figure(8.4, 1.3 + pitch * sum(heights))
     if panels:
         axes = figure.subplots(len(panels), 1, height_ratios=heights, squeeze=False)[:, 0]
         for axis, group in zip(axes, grouped, strict=True):
@@ -91,7 +94,7 @@ def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
             parse_math=False,
         )
     _ideal_line(axes, rows[0]["ideal"])
-    names = [printable(row["group"] or "all groups") for row in rows]
+    names = [textwrap.fill(printable(row["group"] or "all groups", limit=44), 24) for row in rows]
     axes.set_yticks(range(len(rows)), names)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)

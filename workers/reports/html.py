@@ -13,6 +13,7 @@ from workers.reports.wording import (
     INTERVAL_NOTE,
     RowWords,
     cell_text,
+    chance_note,
     first_difference,
     row_words,
     size_text,
@@ -40,7 +41,9 @@ def render_html(document: ReportDocument) -> str:
             doc=document,
             metric_groups=_metric_groups(document),
             verdict_lists=_verdict_lists(document),
+            unchanged=_unchanged(document),
             interval_note=INTERVAL_NOTE,
+            chance_note=chance_note(len(document.rows)),
             spec_json=spec_json(document.reproduce.resolved_spec),
             summary_figure=figures.get("summary"),
             controls_figure=figures.get("controls"),
@@ -97,17 +100,20 @@ def _metric_groups(document: ReportDocument) -> list[dict[str, Any]]:
 
 
 def _verdict_lists(document: ReportDocument) -> list[dict[str, Any]]:
-    """Return the three lists in fixed order, better and worse side by side."""
+    """Return what improved and what got worse, in fixed order and equal form."""
     ordered = sort_rows(document.rows)
     return [
         {"tone": "better", "title": "What improved", "rows": _words(ordered.improved, document)},
         {"tone": "worse", "title": "What got worse", "rows": _words(ordered.worse, document)},
-        {
-            "tone": "neutral",
-            "title": "No reliable change",
-            "rows": _words(ordered.unchanged, document),
-        },
     ]
+
+
+def _unchanged(document: ReportDocument) -> dict[str, list[RowWords]]:
+    """Return the rows without reliable change by metric: there are many, and each says little."""
+    by_metric: dict[str, list[RowWords]] = {}
+    for words in _words(sort_rows(document.rows).unchanged, document):
+        by_metric.setdefault(words.metric, []).append(words)
+    return by_metric
 
 
 def _data_uri(picture: Picture) -> str:

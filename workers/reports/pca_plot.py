@@ -33,8 +33,13 @@ from workers.reports.picture import (
 
 # Steps, in points, by which a label may leave its midpoint when another one sits there.
 _NUDGES = ((0.0, 0.0), *((0.0, sign * 11.0 * step) for step in range(1, 8) for sign in (1, -1)))
+# The square is hollow, so that points of equal place can both be seen.
+_POINT_STYLES: Mapping[str, Mapping[str, Any]] = {
+    "prompt_1": {"marker": "o", "color": AFTER, "ms": 5},
+    "prompt_2": {"marker": "s", "mfc": "none", "mec": CONTROL, "mew": 1.5, "ms": 8},
+}
 # Half the side, in points, of the square around a point that labels keep clear of.
-_POINT_REACH = 3.5
+_POINT_REACH = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +119,9 @@ def draw_pca(data: Mapping[str, Any]) -> Figure:
     """Draw the twin of `pca_plane`."""
     figure = new_figure(8.0, 6.0)
     axes = figure.add_subplot()
-    for points, color, marker in (
-        (data["prompt_1"], AFTER, "o"),
-        (data["prompt_2"], CONTROL, "s"),
-    ):
-        axes.plot(
-            [p["x"] for p in points], [p["y"] for p in points], marker, color=color, ms=6, alpha=0.9
-        )
+    for name, style in _POINT_STYLES.items():
+        points = data[name]
+        axes.plot([p["x"] for p in points], [p["y"] for p in points], ls="", **style)
     for slot in data["slots"]:
         _arrow(axes, slot)
     ratio = [f"{100 * value:.1f} % of variance" for value in data["explained_variance_ratio"]]
@@ -223,8 +224,10 @@ def _handles() -> list[Line2D]:
     """Return the legend of the plane."""
     nothing: list[float] = []
     return [
-        Line2D(nothing, nothing, marker="o", ls="", color=AFTER, ms=6, label="prompt 1"),
-        Line2D(nothing, nothing, marker="s", ls="", color=CONTROL, ms=6, label="prompt 2"),
+        *(
+            Line2D(nothing, nothing, ls="", label=name.replace("_", " "), **style)
+            for name, style in _POINT_STYLES.items()
+        ),
         Line2D(nothing, nothing, color=CHANGED, lw=1.4, label="tokens differ"),
     ]
 

@@ -24,6 +24,10 @@ INTERVAL_NOTE = (
     f"of the sign-flip test is above {BORDERLINE_P:g} as well, the verdict says borderline."
 )
 
+# From here on, the share of false verdicts that 95 % intervals allow is a row or more in some
+# tables; below, the remark would only distract.
+_MANY_ROWS = 10
+
 
 @dataclass(frozen=True, slots=True)
 class RowWords:
@@ -72,6 +76,17 @@ def row_words(row: SummaryRow, metrics: Mapping[str, MetricInfo]) -> RowWords:
         ideal=DASH if row.ideal is None else f"{row.ideal:g}",
         tone=tone,
         verdict=verdict,
+    )
+
+
+def chance_note(rows: int) -> str:
+    """Return how many verdicts chance alone would give in a long table, else nothing."""
+    if rows < _MANY_ROWS:
+        return ""
+    return (
+        f"The table has {rows} rows: even if nothing had changed, about {0.05 * rows:.0f} of them "
+        "would be called better or worse by chance. Rows that share units or metrics are not "
+        "independent evidence; look for a pattern, not for single rows."
     )
 
 
@@ -140,7 +155,8 @@ def _row_decimals(row: SummaryRow, scale: Scale) -> int:
     values = [value for value in (row.before, row.after) if value is not None]
     least = decimals_for(scale.scaled(values))
     changes = [row.delta, *(row.ci95_delta or ())] if row.delta else []
-    needed = decimals_for(scale.scaled(changes))
+    # Two digits of the change suffice in the values; the change itself is shown with three.
+    needed = decimals_for(scale.scaled(changes)) - 1
     return min(max(least, needed), least + _MAX_EXTRA_DECIMALS)
 
 
