@@ -33,11 +33,13 @@ class Repo:
 class Faults:
     """What goes wrong; each may be set while the server runs.
 
-    `answers` are (status, headers) given to the next requests instead of the right ones.
+    `answers` are (status, headers) given to the next requests instead of the right ones, and
+    `storage_answers` those of the storage behind the hub.
     `cut_after` breaks the next downloads, one entry each, after so many bytes.
     """
 
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    storage_answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     cut_after: list[int] = field(default_factory=list)
     hold: threading.Event | None = None
     ignore_ranges: bool = False
@@ -153,8 +155,9 @@ class _Handler(BaseHTTPRequestHandler):
             faults.hold.wait()
             self.close_connection = True
             return
-        if faults.answers:
-            status, headers = faults.answers.pop(0)
+        answers = faults.answers if self.server_name == "hub" else faults.storage_answers
+        if answers:
+            status, headers = answers.pop(0)
             self._answer(status, b"", headers)
             return
         url = urlsplit(self.path)

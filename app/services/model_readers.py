@@ -80,9 +80,15 @@ class FolderReader:
             return file.read(end - start)
 
     def open(self, name: str) -> BinaryIO:
-        """Open a local file for reading."""
-        # The path was resolved: a link in its place now was put there since.
-        return os.fdopen(os.open(self._paths[name], os.O_RDONLY | os.O_NOFOLLOW), "rb")
+        """Open a local file for reading; raises `ModelNotFound` where that fails."""
+        try:
+            # The path was resolved: a link in its place now was put there since.
+            return os.fdopen(os.open(self._paths[name], os.O_RDONLY | os.O_NOFOLLOW), "rb")
+        except OSError as exc:
+            raise ModelNotFound(
+                f"The model's file {name} cannot be read. Check that it is there, and that the "
+                "service may read it."
+            ) from exc
 
 
 class VersionReader:
@@ -204,14 +210,15 @@ def open_folder(models_dir: Path | None, name: str) -> FolderReader:
         raise UriNotAllowed(
             message, findings=(Finding("/model/path", "path_not_allowed", message),)
         ) from exc
-    if not folder.is_dir():
-        raise _no_folder(name)
-    return FolderReader(models_dir, folder)
+    try:
+        return FolderReader(models_dir, folder)
+    except OSError:  # not a folder, or not readable
+        raise _no_folder(name) from None
 
 
 def _no_folder(name: str) -> ModelNotFound:
     message = (
-        f"There is no folder {name} below the models directory. Check the spelling; upper and "
-        "lower case differ."
+        f"There is no readable folder {name} below the models directory. Check the spelling; "
+        "upper and lower case differ."
     )
     return ModelNotFound(message, findings=(Finding("/model/path", "path_not_found", message),))

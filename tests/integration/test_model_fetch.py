@@ -5,6 +5,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -247,6 +248,34 @@ def test_damaged_cache_is_repaired(hub: HubStandIn, worker: Worker, tmp_path: Pa
     assert (tmp_path / "second" / "model.safetensors").read_bytes() == llama_folder()[
         "model.safetensors"
     ]
+
+
+def test_jobs_that_need_the_same_model_share_one_download(
+    hub: HubStandIn, worker: Worker, tmp_path: Path
+) -> None:
+    hub.add("org/model", llama_folder(model__safetensors=safetensors(LARGE)))
+    pinned = worker.pin()
+    hub.seen.clear()
+
+    with ThreadPoolExecutor(3) as pool:
+        targets = [tmp_path / str(number) for number in range(3)]
+        list(pool.map(lambda target: worker.fetch(pinned, target=target), targets))
+
+    assert len(hub.seen) == len(llama_folder())
+    assert all((target / "model.safetensors").exists() for target in targets)
+
+
+def test_storage_link_that_grew_old_is_asked_for_again(tmp_path: Path) -> None:
+    with HubStandIn(with_storage=True) as hub:
+        hub.add("org/model", llama_folder())
+        worker = Worker(hub, tmp_path)
+        with worker.client:
+            pinned = worker.pin()
+            hub.faults.storage_answers = [(403, {})]
+
+            worker.fetch(pinned)
+
+    assert (worker.target / "model.safetensors").read_bytes() == WEIGHTS
 
 
 def test_gated_files_stay_out_of_the_shared_cache(hub: HubStandIn, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from app.domain.errors import ModelNotFound, UnsafeModelFormat, UriNotAllowed
 from app.domain.models import FileFact
 from app.domain.sources import PathSource, VersionSource
 from app.services.model_intake import InspectedModel, IntakeSettings, inspect_source
+from app.services.model_readers import open_folder
 from tests.model_files import llama_folder, llama_shapes, safetensors
 
 
@@ -117,6 +118,14 @@ def test_link_to_nothing_counts_as_no_file(models_dir: Path) -> None:
 
     with pytest.raises(UnsafeModelFormat, match="no weights"):
         inspect(models_dir)
+
+
+def test_file_that_goes_away_while_it_is_read_is_named(models_dir: Path) -> None:
+    reader = open_folder(models_dir, "tiny")
+    (models_dir / "tiny" / "config.json").unlink()
+
+    with pytest.raises(ModelNotFound, match=r"config\.json cannot be read"):
+        reader.read("config.json", 0, 10)
 
 
 def test_real_model_is_read(shared_data: Path) -> None:
