@@ -157,7 +157,11 @@ class _S3Location:
             "checksum_algorithm": "SHA256",
         }
         if self.endpoint_url is not None:
-            config["endpoint"] = self.endpoint_url
+            endpoint = self.endpoint_url.rstrip("/")
+            # obstore puts the bucket into the path only; into the host is left to its callers.
+            if not self.force_path_style:
+                endpoint = endpoint.replace("://", f"://{self.bucket}.", 1)
+            config["endpoint"] = endpoint
         if self.region is not None:
             config["region"] = self.region
         if self.access_key_id is not None:

@@ -162,6 +162,33 @@ def test_other_store_urls_are_refused(url: str) -> None:
         open_store(url)
 
 
+@pytest.mark.parametrize(
+    ("endpoint_url", "force_path_style", "start"),
+    [
+        ("https://s3.example.com", True, "https://s3.example.com/bucket/prefix/a/b?"),
+        ("https://s3.example.com/", False, "https://bucket.s3.example.com/prefix/a/b?"),
+        (None, True, "https://s3.eu-west-1.amazonaws.com/bucket/prefix/a/b?"),
+        (None, False, "https://bucket.s3.eu-west-1.amazonaws.com/prefix/a/b?"),
+    ],
+)
+def test_the_bucket_stands_in_the_path_or_in_the_host(
+    endpoint_url: str | None, force_path_style: bool, start: str
+) -> None:
+    store = open_store(
+        "s3://bucket/prefix",
+        endpoint_url=endpoint_url,
+        region="eu-west-1",
+        access_key_id="key",
+        secret_access_key="secret",
+        force_path_style=force_path_style,
+    )
+
+    url = store.signed_url("a/b", expires_in_s=60)
+
+    assert url is not None
+    assert url.startswith(start)
+
+
 def test_a_store_used_before_a_fork_refuses_the_child(tmp_path: Path) -> None:
     store = open_store(tmp_path.as_uri())
     store.put_bytes("a/b", b"1")
