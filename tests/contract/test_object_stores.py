@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -187,6 +189,17 @@ def test_the_bucket_stands_in_the_path_or_in_the_host(
 
     assert url is not None
     assert url.startswith(start)
+
+
+def test_opening_a_store_loads_no_client() -> None:
+    """The process that forks may open a store for its children, but start no threads."""
+    script = (
+        "import sys; from app.storage.objects import open_store; import app.storage.blobs;"
+        "open_store('file:///nowhere'); open_store('s3://bucket');"
+        "sys.exit('obstore' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_a_store_used_before_a_fork_refuses_the_child(tmp_path: Path) -> None:
