@@ -11,7 +11,7 @@ from tests.report_samples import METRICS, sample_rows
 from workers.reports.document import Table, sort_rows
 from workers.reports.pca import fit_pca
 from workers.reports.picture import printable, signed_alike
-from workers.reports.wording import cell_text, counted, first_difference, row_words, size_text
+from workers.reports.wording import counted, first_difference, row_words, size_text, table_texts
 
 ROW = replace(
     sample_rows()[0],
@@ -94,7 +94,13 @@ def test_the_first_differing_word_is_split_off():
 
 
 def test_a_text_that_ends_first_has_no_differing_word():
-    assert first_difference("it was", "it was late") == ("it ", ("was", ""), ("was", " late"))
+    assert first_difference("it was", "it was late") == ("it was", ("", ""), (" late", ""))
+
+
+def test_a_difference_between_words_marks_the_word_that_follows():
+    texts = first_difference("inside. She", "inside.\nOne day")
+
+    assert texts == ("inside.", (" She", ""), ("\nOne", " day"))
 
 
 def test_equal_texts_have_no_difference():
@@ -109,12 +115,31 @@ def test_splitting_at_the_difference_loses_nothing(before, after):
     assert common + "".join(second) == after
 
 
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [(None, "–"), (0.124854, "0.1249"), (7, "7"), (float("nan"), "not finite")],  # noqa: RUF001
-)
-def test_table_cells_read_plainly(cell, text):
-    assert cell_text(cell) == text
+def column(*cells):
+    """Return head and cells of a column as text."""
+    (head,), rows = table_texts(Table(title="t", columns=("x",), rows=tuple((c,) for c in cells)))
+    return head, [text for (text,) in rows]
+
+
+def test_numbers_of_a_column_share_their_decimals():
+    assert column(0.124854, -0.00123, None) == ("x", ["0.1249", "−0.0012", "–"])  # noqa: RUF001
+
+
+def test_a_column_of_tiny_numbers_has_a_power_of_ten_in_its_head():
+    assert column(1.2345e-5, -4e-7) == ("x ×10⁻⁶", ["12.35", "−0.40"])  # noqa: RUF001
+
+
+def test_a_column_has_no_decimals_that_are_zero_throughout():
+    assert column(-4.2, 0.65)[1] == ["−4.20", "0.65"]  # noqa: RUF001
+
+
+def test_whole_numbers_and_words_are_left_as_they_are():
+    assert column(7, 1234)[1] == ["7", "1234"]
+    assert column("a", 0.5)[1] == ["a", "0.5"]
+
+
+def test_a_cell_that_is_not_finite_says_so():
+    assert column(0.5, float("nan"))[1] == ["0.5", "not finite"]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from workers.reports.document import Cell, Fact, ReportDocument, Table, sort_rows
+from workers.reports.document import Fact, ReportDocument, Table, sort_rows
 from workers.reports.html import spec_json
-from workers.reports.wording import INTERVAL_NOTE, cell_text, chance_note, row_words, size_text
+from workers.reports.wording import INTERVAL_NOTE, chance_note, row_words, size_text, table_texts
 from workers.runtime.context import SummaryRow
 
 # What starts markup anywhere in a line of CommonMark or of its tables, and at its start only.
@@ -124,7 +124,7 @@ def _controls(document: ReportDocument) -> str:
         return "No controls were run. A smaller number after the edit shows little by itself."
     parts = [f"**{_escape(controls.verdict)}**", _escape(controls.note)]
     if controls.table is not None:
-        parts.append(_markdown_table(controls.table.columns, controls.table.rows))
+        parts.append(_markdown_table(*table_texts(controls.table)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -178,14 +178,14 @@ def _fact_table(facts: Sequence[Fact]) -> str:
 def _plain_table(table: Table) -> str:
     """Return a table as a section of its own."""
     note = f"\n\n{_escape(table.note)}" if table.note else ""
-    return _section(_escape(table.title), _markdown_table(table.columns, table.rows) + note)
+    return _section(_escape(table.title), _markdown_table(*table_texts(table)) + note)
 
 
-def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table with escaped cells."""
     lines = [columns, ["---"] * len(columns)]
     texts = [[_escape(text) for text in lines[0]], lines[1]]
-    texts += [[_escape(cell_text(cell)) for cell in row] for row in rows]
+    texts += [[_escape(cell) for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in texts)
 
 

@@ -7,16 +7,17 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from workers.reports.document import Cell, ReportDocument, Table, sort_rows
+from workers.reports.document import ReportDocument, Table, sort_rows
 from workers.reports.picture import Picture
 from workers.reports.wording import (
     INTERVAL_NOTE,
     RowWords,
-    cell_text,
     chance_note,
     first_difference,
+    is_number,
     row_words,
     size_text,
+    table_texts,
 )
 from workers.runtime.context import SummaryRow
 
@@ -68,7 +69,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        cell=cell_text, data_uri=_data_uri, size=size_text, numeric_columns=_numeric_columns
+        data_uri=_data_uri, numeric_columns=_numeric_columns, size=size_text, texts=table_texts
     )
     environment.globals["first_difference"] = first_difference
     return environment
@@ -123,9 +124,4 @@ def _data_uri(picture: Picture) -> str:
 
 def _numeric_columns(table: Table) -> list[bool]:
     """Return for each column whether its cells are numbers."""
-    return [all(_is_number(row[i]) for row in table.rows) for i in range(len(table.columns))]
-
-
-def _is_number(cell: Cell) -> bool:
-    """Return whether a cell is a number or nothing."""
-    return cell is None or isinstance(cell, int | float)
+    return [all(is_number(row[i]) for row in table.rows) for i in range(len(table.columns))]

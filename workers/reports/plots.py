@@ -36,7 +36,11 @@ _STAGE_STYLE: Mapping[str, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A value over depth: one mean a layer, with a band where there are several pairs."""
+    """A value over depth: one mean a layer, with a band where there are several pairs.
+
+    `low` and `high` are the 10th and 90th percentile over pairs: the band shows how pairs differ,
+    not how precise their mean is.
+    """
 
     component: str
     stage: Stage
@@ -121,7 +125,7 @@ def amplification_curves(
         Number of pairs averaged.
     """
     banded = any(curve.low is not None for curve in curves)
-    band = "; band: 95 % interval over pairs" if banded else ""
+    band = "; band: middle 80 % of the pairs" if banded else ""
     data = {
         "title": "Where the difference grows",
         "subtitle": "Relative activation difference (difference / mean magnitude), mean over "
@@ -165,8 +169,8 @@ def controls_dots(
     """
     data = {
         "title": "Reduction by this selection and by the removal controls",
-        "subtitle": "Behavioural reduction of the internal difference; the same number of neurons "
-        "is removed in every layer each time",
+        "subtitle": "Behavioural reduction of the internal difference; as many neurons are removed "
+        "in each layer",
         "unit": unit,
         "evaluations": [
             {

@@ -1,12 +1,12 @@
 """How numbers, intervals and verdicts are put into words, the same on page and card."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
 from app.catalog.method import MetricInfo
 from workers.evaluation.bootstrap import MIN_UNITS_FOR_CLAIM
-from workers.reports.document import Cell
+from workers.reports.document import Cell, Table
 from workers.reports.picture import Scale, decimals_for, scale_for, signed_alike
 from workers.runtime.context import SummaryRow
 
@@ -96,8 +96,45 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {plural}"
 
 
-def cell_text(cell: Cell) -> str:
-    """Return a table cell as text: four digits, a dash for nothing, a true minus sign."""
+def table_texts(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Return heads and rows of a table as text.
+
+    The numbers of a column share their decimals, four digits for the largest, and a power of ten
+    in its head where they are all tiny; so they can be compared by looking down the column.
+    """
+    columns = [[row[i] for row in table.rows] for i in range(len(table.columns))]
+    texts = [_column_texts(column) for column in columns]
+    heads = [head + times for head, (times, _) in zip(table.columns, texts, strict=True)]
+    rows = [[cells[i] for _, cells in texts] for i in range(len(table.rows))]
+    return heads, rows
+
+
+def is_number(cell: Cell) -> bool:
+    """Return whether a cell is a number or nothing."""
+    return cell is None or isinstance(cell, int | float)
+
+
+def _column_texts(cells: Sequence[Cell]) -> tuple[str, list[str]]:
+    """Return what follows the head of a column, and its cells as text."""
+    numbers = [cell for cell in cells if isinstance(cell, int | float) and isfinite(cell)]
+    plain = all(isinstance(cell, int) for cell in numbers)
+    if plain or not all(map(is_number, cells)):
+        return "", [_cell_text(cell) for cell in cells]
+    scale = scale_for(numbers)
+    scaled = scale.scaled(numbers)
+    decimals = decimals_for(scaled) + 1
+    while decimals and all(f"{value:.{decimals}f}".endswith("0") for value in scaled):
+        decimals -= 1
+    bare = Scale(0)
+    shown = iter(_fixed(value, decimals, bare) for value in scaled)
+    return scale.times, [
+        next(shown) if isinstance(cell, int | float) and isfinite(cell) else _cell_text(cell)
+        for cell in cells
+    ]
+
+
+def _cell_text(cell: Cell) -> str:
+    """Return a cell that shares nothing with its column as text; a dash for nothing."""
     if cell is None:
         return DASH
     if isinstance(cell, float):
@@ -128,7 +165,9 @@ def first_difference(before: str, after: str) -> tuple[str, tuple[str, str], tup
     split = next((i for i in range(limit) if before[i] != after[i]), limit)
     if before == after:
         return before, ("", ""), ("", "")
-    while split and not before[split - 1].isspace():
+    # Where only one of them ends its word here, the words differ from their start.
+    inside = not all(text[split : split + 1].strip() == "" for text in (before, after))
+    while inside and split and not before[split - 1].isspace():
         split -= 1
     return before[:split], _first_word(before[split:]), _first_word(after[split:])
 
