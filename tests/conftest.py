@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.fixtures.servers", "tests.fixtures.service"]
+pytest_plugins = ["tests.fixtures.database", "tests.fixtures.servers", "tests.fixtures.service"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -1,5 +1,6 @@
 """Open what a process needs, and close it in reverse order."""
 
+import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -14,6 +15,7 @@ from app.db.session import Database
 from app.dispatch.maintenance import MaintenanceLoops
 from app.integrations.hub import HubClient
 from app.metrics import HttpMetrics, StateCollector
+from app.security.signing import DownloadSigner
 from app.services.context import ServiceContext
 from app.services.measures import measure_service
 from app.services.model_intake import IntakeSettings
@@ -62,7 +64,7 @@ def open_runtime(
             methods=load_registry(settings.extra_methods),
             intake=intake_of(settings, hub),
         )
-        yield Runtime(context, watcher, readiness, metrics, loops)
+        yield Runtime(context, watcher, readiness, metrics, signer_of(settings), loops)
 
 
 def store_of(settings: Settings) -> ObjectStore:
@@ -92,6 +94,14 @@ def intake_of(settings: Settings, hub: HubClient) -> IntakeSettings:
         hub=hub,
         hub_orgs=settings.hub_org_allowlist,
     )
+
+
+def signer_of(settings: Settings) -> DownloadSigner:
+    """Make the signer of download links; without a secret key links end with the process."""
+    if settings.secret_key is None:
+        return DownloadSigner([secrets.token_hex(32)])
+    keys = settings.secret_key.get_secret_value().split(",")
+    return DownloadSigner([key.strip() for key in keys if key.strip()])
 
 
 def _serve_metrics_apart(settings: Settings, registry: CollectorRegistry, stack: ExitStack) -> None:

@@ -7,6 +7,7 @@ from app.api.readiness import ReadinessMonitor
 from app.api.watcher import JobWatcher
 from app.dispatch.maintenance import MaintenanceLoops
 from app.metrics import HttpMetrics
+from app.security.signing import DownloadSigner
 from app.services.context import ServiceContext
 
 
@@ -18,6 +19,7 @@ class Runtime:
     watcher: JobWatcher
     readiness: ReadinessMonitor
     metrics: HttpMetrics
+    signer: DownloadSigner
     loops: MaintenanceLoops | None
 
     def nudge(self) -> None:

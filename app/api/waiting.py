@@ -8,6 +8,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from app.api.deps import Caller
+from app.api.sse import stream_owner
 from app.domain.states import TERMINAL, JobStatus
 from app.schemas.jobs import MAX_WAIT_S
 from app.services.jobs import get_job
@@ -24,13 +25,12 @@ def preferred_wait(request: Request) -> float:
 async def wait_for_change(caller: Caller, job_id: UUID, wait_s: float) -> None:
     """Return when the job's status changes, when it is finished, or when the time is over."""
     until = time.monotonic() + wait_s
-    watched_by = caller.principal.key_id or caller.principal.project_id
 
     def read_status() -> JobStatus:
         with caller.uow() as u:
             return JobStatus(get_job(u, job_id).status)
 
-    with caller.runtime.watcher.watch(job_id, watched_by) as watch:
+    with caller.runtime.watcher.watch(job_id, stream_owner(caller)) as watch:
         first = status = await run_in_threadpool(read_status)
         while status == first and status not in TERMINAL:
             left = until - time.monotonic()

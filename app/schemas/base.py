@@ -56,7 +56,7 @@ class PageParameters(QueryParameters):
 class ResponseBody(BaseModel):
     """Base of response bodies."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
 
 class Page(ResponseBody, Generic[ItemT]):

@@ -24,9 +24,20 @@ class PresentedKey:
     sha256: str
 
 
-def new_key() -> str:
+@dataclass(frozen=True, slots=True)
+class GeneratedKey:
+    """A new key: its text, and what is stored of it."""
+
+    text: str
+    prefix: str
+    sha256: str
+
+
+def new_key() -> GeneratedKey:
     """Make a key with 256 random bits."""
-    return f"dbk_{_random(PREFIX_LENGTH)}_{_random(SECRET_LENGTH)}"
+    prefix = _random(PREFIX_LENGTH)
+    text = f"dbk_{prefix}_{_random(SECRET_LENGTH)}"
+    return GeneratedKey(text, prefix, _sha256(text))
 
 
 def read_key(text: str) -> PresentedKey | None:
@@ -34,7 +45,7 @@ def read_key(text: str) -> PresentedKey | None:
     match = _FORM.fullmatch(text)
     if match is None:
         return None
-    return PresentedKey(match[1], hashlib.sha256(text.encode()).hexdigest())
+    return PresentedKey(match[1], _sha256(text))
 
 
 def read_authorization(header: str | None) -> PresentedKey | None:
@@ -46,6 +57,10 @@ def read_authorization(header: str | None) -> PresentedKey | None:
 def same_digest(left: str, right: str) -> bool:
     """Compare two hexadecimal digests in constant time."""
     return hmac.compare_digest(left.encode(), right.encode())
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _random(length: int) -> str:

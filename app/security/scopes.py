@@ -22,6 +22,9 @@ ALL_SCOPES = frozenset(Scope)
 EVERY_KEY = frozenset({Scope.PROFILE_READ})
 """Scopes that no key can be without: a key may always ask what it is."""
 
+GRANTABLE = ALL_SCOPES - EVERY_KEY
+"""Scopes that a key is given one by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:

@@ -1,11 +1,11 @@
 """API keys: who is calling, make one, list them, revoke one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from app.db.repositories.keys import find_key, note_key_use
+from app.db.repositories.keys import KeyRepository, find_key, note_key_use
 from app.db.session import Database
 from app.db.tables import ApiKey
 from app.db.uow import UnitOfWork
@@ -18,7 +18,7 @@ from app.domain.errors import (
     ValidationFailed,
 )
 from app.domain.ids import new_id
-from app.security.auth import NO_DIGEST, new_key, read_authorization, read_key, same_digest
+from app.security.auth import NO_DIGEST, new_key, read_authorization, same_digest
 from app.security.scopes import Principal, Scope
 
 USE_NOTED_EVERY = timedelta(minutes=1)
@@ -83,19 +83,29 @@ def create_key(
             "/expires_at", "in_the_past", "Give a time in the future, or leave it out."
         )
         raise ValidationFailed("The key would already have expired.", findings=[finding])
-    text = new_key()
-    presented = read_key(text)
-    assert presented is not None  # noqa: S101 - the form is our own
-    row = u.keys.add(
-        id=new_id(unix_ms(u.now)),
-        created_at=u.now,
+    return insert_key(u.keys, name=name, scopes=scopes, now=u.now, expires_at=expires_at)
+
+
+def insert_key(
+    keys: KeyRepository,
+    *,
+    name: str,
+    scopes: Iterable[Scope],
+    now: datetime,
+    expires_at: datetime | None = None,
+) -> NewKey:
+    """Make a key; whoever calls has checked that it may be made."""
+    secret = new_key()
+    row = keys.add(
+        id=new_id(unix_ms(now)),
+        created_at=now,
         name=name,
-        prefix=presented.prefix,
-        secret_sha256=presented.sha256,
+        prefix=secret.prefix,
+        secret_sha256=secret.sha256,
         scopes=sorted(set(scopes)),
         expires_at=expires_at,
     )
-    return NewKey(row, text)
+    return NewKey(row, secret.text)
 
 
 def list_keys(u: UnitOfWork, *, before: UUID | None, limit: int) -> Sequence[ApiKey]:

@@ -8,8 +8,8 @@ from app.db.repositories.projects import add_project, find_project
 from app.db.session import Database
 from app.domain.clock import unix_ms
 from app.domain.ids import new_id
-from app.security.auth import new_key, read_key
-from app.security.scopes import ALL_SCOPES
+from app.security.scopes import GRANTABLE
+from app.services.keys import insert_key
 
 DEFAULT_PROJECT = "default"
 ADMIN_KEY_NAME = "admin"
@@ -31,18 +31,9 @@ def ensure_default_project(database: Database) -> Bootstrap:
             return Bootstrap(project.id, None)
         now = database.now(session)
         project = add_project(session, new_id(unix_ms(now)), DEFAULT_PROJECT, now=now)
-        text = new_key()
-        presented = read_key(text)
-        assert presented is not None  # noqa: S101 - the form is our own
-        KeyRepository(session, project.id).add(
-            id=new_id(unix_ms(now)),
-            created_at=now,
-            name=ADMIN_KEY_NAME,
-            prefix=presented.prefix,
-            secret_sha256=presented.sha256,
-            scopes=sorted(ALL_SCOPES),
-        )
-        return Bootstrap(project.id, text)
+        keys = KeyRepository(session, project.id)
+        made = insert_key(keys, name=ADMIN_KEY_NAME, scopes=GRANTABLE, now=now)
+        return Bootstrap(project.id, made.secret)
 
 
 def default_project_id(database: Database) -> UUID | None:

@@ -11,7 +11,7 @@ from app.api.negotiation import Represents, accepts_json
 from app.api.problems import media, public_problems
 from app.api.state import Runtime
 from app.db.schema import head_revision
-from app.domain.errors import Unavailable
+from app.domain.errors import NotFound, Unavailable
 from app.schemas.system import LivenessBody, ReadinessBody, VersionBody
 
 router = APIRouter(tags=["system"])
@@ -75,9 +75,12 @@ def get_version() -> VersionBody:
     operation_id="getServiceMetrics",
     summary="Measure the service",
     response_class=Response,
-    responses=media("text/plain") | public_problems(),
+    responses=media("text/plain") | public_problems(NotFound),
     dependencies=[Depends(Represents(*METRICS_MEDIA_TYPES))],
 )
 def metrics(request: Request) -> Response:
     """Give metrics in the text format of Prometheus; off when they have a port of their own."""
+    runtime: Runtime = request.state.runtime
+    if runtime.context.settings.metrics_port is not None:
+        raise NotFound("Metrics are served on a port of their own.")
     return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)

@@ -9,6 +9,25 @@ from sqlalchemy.orm import Session
 from app.db.tables import Artifact, Blob, Job, JobCheckpoint
 
 
+def find_artifact(session: Session, artifact_id: UUID) -> tuple[Artifact, Blob | None] | None:
+    """Find an artifact for a signed link, which names no project: the signature was checked."""
+    statement = (
+        sa.select(Artifact, Blob)
+        .join(Job, Job.id == Artifact.job_id)
+        .outerjoin(
+            Blob,
+            sa.and_(
+                Blob.project_id == Artifact.project_id,
+                Blob.sha256 == Artifact.sha256,
+                Blob.state == "stored",
+            ),
+        )
+        .where(Artifact.id == artifact_id, Job.deleted_at.is_(None))
+    )
+    row = session.execute(statement).one_or_none()
+    return (row[0], row[1]) if row else None
+
+
 class ArtifactRepository:
     """Artifacts of one project's jobs that were not deleted."""
 
