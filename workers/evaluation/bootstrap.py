@@ -11,6 +11,10 @@ tails where Student's are heavier: at n = 100 a nominal 95 % interval of a mean 
 therefore print n beside every interval, and `summary_row` makes no claim below
 `MIN_UNITS_FOR_CLAIM` units.
 
+A change counts as reliable where the paired interval excludes zero, there are enough units and,
+with an ideal inside the range of the units, the interval of the change of |mean - ideal| excludes
+zero too: a mean that jumps over its ideal has changed for certain, but may be no nearer to it.
+
 Resampling is that of `scipy.stats.bootstrap` and `scipy.stats.permutation_test`.
 
 References
@@ -81,12 +85,12 @@ def mean_interval(
     method: IntervalMethod = "percentile",
     n_resamples: int = N_RESAMPLES,
 ) -> Interval | None:
-    """Return the 95 % bootstrap interval of the mean over units.
+    """Return the 95 % bootstrap interval of the mean over units, None with fewer than two.
 
     Parameters
     ----------
     values
-        One finite number a unit, shape (n,).
+        One finite number a unit, shape (n,); ValueError otherwise.
     rng
         Source of the resamples; the same generator state gives the same interval.
     method
@@ -94,16 +98,6 @@ def mean_interval(
         undefined.
     n_resamples
         Number of resamples.
-
-    Returns
-    -------
-    Interval or None
-        None with fewer than two units: one unit says nothing about spread.
-
-    Raises
-    ------
-    ValueError
-        If `values` is not one-dimensional or holds a number that is not finite.
     """
     sample = _checked(values)
     if len(sample) < 2:
@@ -159,11 +153,11 @@ def sign_flip_p_value(
     rng: np.random.Generator,
     n_sign_flips: int = N_SIGN_FLIPS,
 ) -> float | None:
-    """Return the two-sided p-value of "no change" by flipping the signs of paired differences.
+    """Return the two-sided p-value of "no change", None with fewer than two units.
 
-    Under no change, before and after may be swapped within any unit. All swaps are enumerated
-    where they are at most `n_sign_flips`, else that many are drawn; the observed one counts, so
-    p is never zero and never below 2**(1 - n).
+    Under no change, before and after may be swapped within any unit, which flips the sign of its
+    difference. All swaps are enumerated where they are at most `n_sign_flips`, else that many
+    are drawn; the observed one counts, so p is never zero and never below 2**(1 - n).
 
     Parameters
     ----------
@@ -173,11 +167,6 @@ def sign_flip_p_value(
         Source of the drawn swaps.
     n_sign_flips
         Most swaps to look at.
-
-    Returns
-    -------
-    float or None
-        None with fewer than two units.
     """
     first, second = _checked_pair(before, after)
     if len(first) < 2:
@@ -208,41 +197,18 @@ def summary_row(
     group: str | None = None,
     method: IntervalMethod = "percentile",
 ) -> SummaryRow:
-    """Build one line of the before/after table from one number a unit and model.
+    """Build one line of the before/after table from one number a unit and model, shape (n,).
 
-    A change counts as reliable where the paired interval excludes zero, there are at least
-    `MIN_UNITS_FOR_CLAIM` units, and, with an `ideal`, the interval of the change of the distance
-    |mean - ideal| excludes zero too: a mean that jumps from one side of its ideal to the
-    other has changed for certain, but may be no nearer. Without an `ideal`, `lower_is_better`
-    gives the direction; without both, a change is neither good nor bad and `improved` is None.
-
-    Parameters
-    ----------
-    benchmark, metric, group
-        What was measured and on which category; `group` None means all together.
-    before, after
-        One finite number a unit each, shape (n,), in the same order of units.
-    unit
-        Name of the resampling unit, as in "pair".
-    seed
-        Seed of the job; each line gets its own generator from it and its names.
-    ideal, lower_is_better
-        Where a perfect model stands, or else which direction is better.
-    method
-        Interval method of this line; use one method for one metric throughout a table.
-
-    Returns
-    -------
-    SummaryRow
-        Values, intervals and the sign-flip p-value; all None where there are no units.
+    `unit` names the resampling unit; `group` None means all groups together. `seed` is the job's.
+    Without `ideal`, `lower_is_better` gives the direction; without both, `improved` is None.
     """
     first, second = _checked_pair(before, after)
     name = f"{benchmark}/{metric}/{group or ''}"
-
-    def interval(values: npt.NDArray[np.float64]) -> Interval | None:
-        return mean_interval(values, rng=generator_for(seed, name), method=method)
-
-    difference = interval(second - first)
+    rng = generator_for(seed, name)
+    intervals = [
+        mean_interval(values, rng=generator_for(seed, name), method=method)
+        for values in (first, second, second - first)
+    ]
     return SummaryRow(
         benchmark=benchmark,
         metric=metric,
@@ -251,38 +217,46 @@ def summary_row(
         after=_mean(second),
         delta=_mean(second - first),
         ideal=ideal,
-        improved=_verdict(
-            first, second, difference, ideal, lower_is_better, generator_for(seed, name)
-        ),
-        ci95_before=_ends(interval(first)),
-        ci95_after=_ends(interval(second)),
-        ci95_delta=_ends(difference),
+        improved=_Goal(ideal, lower_is_better).judge(first, second, intervals[2], rng),
+        ci95_before=_ends(intervals[0]),
+        ci95_after=_ends(intervals[1]),
+        ci95_delta=_ends(intervals[2]),
         n=len(first),
         unit=unit,
         p_value=sign_flip_p_value(first, second, rng=generator_for(seed, f"{name}/p")),
     )
 
 
-def _verdict(
-    before: npt.NDArray[np.float64],
-    after: npt.NDArray[np.float64],
-    difference: Interval | None,
-    ideal: float | None,
-    lower_is_better: bool | None,
-    rng: np.random.Generator,
-) -> bool | None:
-    """Judge a change: True nearer, False further, None not reliable or without direction."""
-    if difference is None or not difference.excludes_zero or len(before) < MIN_UNITS_FOR_CLAIM:
-        return None
-    if ideal is None:
-        return None if lower_is_better is None else (difference.high < 0) == lower_is_better
-    if min(before.min(), after.min()) >= ideal:
-        return difference.high < 0
-    if max(before.max(), after.max()) <= ideal:
-        return difference.low > 0
-    # Means may fall on either side of the ideal: a change for certain need not be nearer to it.
-    change = _distance_change_interval(before, after, ideal, rng)
-    return change.high < 0 if change.excludes_zero else None
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """Where a metric should go."""
+
+    ideal: float | None
+    lower_is_better: bool | None
+
+    def judge(
+        self,
+        before: npt.NDArray[np.float64],
+        after: npt.NDArray[np.float64],
+        difference: Interval | None,
+        rng: np.random.Generator,
+    ) -> bool | None:
+        """Judge a change: True nearer, False further, None not reliable or without direction."""
+        if difference is None or not difference.excludes_zero or len(before) < MIN_UNITS_FOR_CLAIM:
+            return None
+        if self.ideal is None:
+            return self._falls_for_good(difference)
+        if min(before.min(), after.min()) >= self.ideal:
+            return difference.high < 0
+        if max(before.max(), after.max()) <= self.ideal:
+            return difference.low > 0
+        change = _distance_change_interval(before, after, self.ideal, rng)
+        return change.high < 0 if change.excludes_zero else None
+
+    def _falls_for_good(self, difference: Interval) -> bool | None:
+        if self.lower_is_better is None:
+            return None
+        return (difference.high < 0) == self.lower_is_better
 
 
 def _distance_change_interval(

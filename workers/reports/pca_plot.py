@@ -93,12 +93,9 @@ def pca_plane(
     Picture or None
         None where both prompts together have fewer than three rows.
     """
-    rows_1, rows_2 = activations.rows_1, activations.rows_2
-    plane = fit_pca(np.concatenate([rows_1, rows_2]))
-    if plane is None:
+    twin = _plane_twin(activations)
+    if twin is None:
         return None
-    first, second = plane.coordinates[: len(rows_1)], plane.coordinates[len(rows_1) :]
-    slots = [_slot_twin(slot, activations, first, second) for slot in activations.slots]
     data = {
         "title": f"Tokens of the two prompts in {component}, layer {layer}, {stage} the edit",
         "subtitle": "First two principal components of the activations; arrows go from prompt 1 "
@@ -106,13 +103,10 @@ def pca_plane(
         "component": component,
         "layer": layer,
         "stage": stage,
-        "explained_variance_ratio": plane.explained_variance_ratio.tolist(),
-        "prompt_1": _points(activations.tokens_1, first),
-        "prompt_2": _points(activations.tokens_2, second),
-        "slots": slots,
+        **twin,
     }
     name = f"pca_{component}_layer_{layer}" + ("_after" if stage == "after" else "")
-    return make_picture(name, data, draw_pca, alt=_alt(component, layer, slots))
+    return make_picture(name, data, draw_pca, alt=_alt(component, layer, twin["slots"]))
 
 
 def draw_pca(data: Mapping[str, Any]) -> Figure:
@@ -230,6 +224,21 @@ def _handles() -> list[Line2D]:
         ),
         Line2D(nothing, nothing, color=CHANGED, lw=1.4, label="tokens differ"),
     ]
+
+
+def _plane_twin(activations: PairActivations) -> dict[str, Any] | None:
+    """Return points and slots in the plane of both prompts, None with too few rows."""
+    rows_1, rows_2 = activations.rows_1, activations.rows_2
+    plane = fit_pca(np.concatenate([rows_1, rows_2]))
+    if plane is None:
+        return None
+    first, second = plane.coordinates[: len(rows_1)], plane.coordinates[len(rows_1) :]
+    return {
+        "explained_variance_ratio": plane.explained_variance_ratio.tolist(),
+        "prompt_1": _points(activations.tokens_1, first),
+        "prompt_2": _points(activations.tokens_2, second),
+        "slots": [_slot_twin(slot, activations, first, second) for slot in activations.slots],
+    }
 
 
 def _slot_twin(
