@@ -199,7 +199,6 @@ def summary_row(
 ) -> SummaryRow:
     """Build one line of the before/after table from one number a unit and model, shape (n,).
 
-    `unit` names the resampling unit; `group` None means all groups together. `seed` is the job's.
     Without `ideal`, `lower_is_better` gives the direction; without both, `improved` is None.
     """
     first, second = _checked_pair(before, after)
