@@ -45,12 +45,12 @@ class SummaryRow(TypedDict):
     group: str | None
     before: float | None
     after: float | None
-    delta: NotRequired[float | None]
+    delta: float | None
     ideal: float | None
     improved: bool | None
     ci95_before: list[float] | None
     ci95_after: list[float] | None
-    ci95_delta: NotRequired[list[float] | None]
+    ci95_delta: list[float] | None
     n: int
     p_value: float | None
 

@@ -1,0 +1,152 @@
+"""Show a job while it runs, and what came of it."""
+
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from debias_client import Client
+from debias_client.schemas import Job, JobEvent, SummaryRow
+
+NUMERIC = frozenset({"n", "before", "after", "change"})
+PHASES = (
+    "preparing",
+    "evaluating_before",
+    "debiasing",
+    "evaluating_after",
+    "packaging",
+    "uploading",
+)
+
+
+def watch_job(client: Client, job_id: str, console: Console) -> Job:
+    """Follow a job's events until it ends; return the ended job."""
+    columns = (
+        TextColumn("{task.description:<18}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[eta]:<12}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[message]}", style="dim"),
+    )
+    with Progress(*columns, console=console) as bars:
+        view = PhaseBars(bars, console)
+        for event in client.jobs.stream_events(job_id):
+            view.show(event)
+    return client.jobs.get(job_id)
+
+
+class PhaseBars:
+    """One progress bar per phase on a terminal; plain lines elsewhere."""
+
+    def __init__(self, bars: Progress, console: Console) -> None:
+        self._bars = bars
+        self._console = console
+        self._task: Any = None
+        self._phase: str | None = None
+        self._shown = -1
+
+    def show(self, event: JobEvent) -> None:
+        """Update the display for one event."""
+        kind, data = event["type"], event["data"]
+        if kind == "job.phase":
+            self._enter(data["phase"])
+        elif kind == "job.progress":
+            self._advance(data)
+        elif kind == "job.warning":
+            self._console.print(f"[yellow]warning[/yellow] {data.get('message', '')}")
+        elif kind in ("job.retry_scheduled", "job.cancelling"):
+            self._console.print(f"{kind.removeprefix('job.')}: {data}")
+        elif kind in ("job.succeeded", "job.failed", "job.cancelled"):
+            self._finish()
+
+    def _enter(self, phase: str) -> None:
+        self._finish()
+        self._phase, self._shown = phase, -1
+        number = PHASES.index(phase) + 1 if phase in PHASES else 0
+        label = f"{number}/{len(PHASES)} {phase.replace('_', ' ')}"
+        if self._console.is_terminal:
+            self._task = self._bars.add_task(label, total=1.0, eta="", message="")
+        else:
+            self._console.print(label)
+
+    def _advance(self, data: dict[str, Any]) -> None:
+        fraction = data.get("fraction")
+        if fraction is None:
+            return
+        eta = "" if data.get("eta_s") is None else f"{data['eta_s']:.0f} s left"
+        message = data.get("message") or ""
+        if self._task is not None:
+            self._bars.update(self._task, completed=fraction, eta=eta, message=message)
+        elif int(fraction * 4) > self._shown:
+            self._shown = int(fraction * 4)
+            self._console.print(f"    {fraction:4.0%} {eta} {message}".rstrip())
+
+    def _finish(self) -> None:
+        if self._task is not None:
+            self._bars.update(self._task, completed=1.0, eta="", message="")
+            self._task = None
+
+
+def show_result(job: Job, console: Console) -> None:
+    """Print the before/after table of an ended job, or its error with the hint."""
+    error, result = job["error"], job["result"]
+    if error is not None:
+        console.print(f"\n[red]{job['status']}[/red] {error['code']}: {error['message']}")
+        console.print(error["hint"] or "")
+    if result is None:
+        return
+    console.print()
+    console.print(summary_table(result["summary"]))
+    for improved, label in ((True, "improved"), (False, "got worse"), (None, "no reliable change")):
+        count = sum(row["improved"] is improved for row in result["summary"])
+        console.print(f"  {count:>3} {label}")
+    for warning in result["warnings"]:
+        text = warning["message"] if isinstance(warning, dict) else warning
+        console.print(f"[yellow]note[/yellow] {text}", highlight=False)
+
+
+def summary_table(rows: list[SummaryRow]) -> Table:
+    """Lay the summary out as one line per metric and group."""
+    table = Table(title="Before and after, paired, with 95 % intervals", title_justify="left")
+    for heading in ("metric", "group", "n", "before", "after", "change", "finding"):
+        justify: Literal["left", "right"] = "right" if heading in NUMERIC else "left"
+        table.add_column(heading, justify=justify)
+    for row in rows:
+        table.add_row(*result_cells(row))
+    return table
+
+
+def result_cells(row: SummaryRow) -> tuple[str, ...]:
+    """Write one summary row as table cells."""
+    return (
+        row["metric"],
+        row["group"] or "all",
+        str(row["n"]),
+        number(row["before"]),
+        number(row["after"]),
+        change(row["delta"], row["ci95_delta"]),
+        finding(row["improved"]),
+    )
+
+
+def finding(improved: bool | None) -> str:
+    """Say in words and colour what the paired interval says."""
+    if improved is None:
+        return "no reliable change"
+    return "[green]improved[/green]" if improved else "[red]got worse[/red]"
+
+
+def number(value: float | None) -> str:
+    """Write a value with four significant digits."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def change(delta: float | None, interval: list[float] | None) -> str:
+    """Write a difference with its sign and its interval."""
+    if delta is None:
+        return "-"
+    if interval is None:
+        return f"{delta:+.3g}"
+    return f"{delta:+.3g} ({interval[0]:+.3g} to {interval[1]:+.3g})"
