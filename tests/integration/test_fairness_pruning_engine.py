@@ -244,6 +244,24 @@ def test_summary_has_every_category_and_split(model_dir: Path, tmp_path: Path) -
     assert overlap["pair_counts"] == {"age": 4, "gender": 4}
 
 
+def test_a_change_on_control_pairs_is_neither_better_nor_worse(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    neutral = [pair(f"the red house {tail}", f"the small house {tail}") for tail in TAILS]
+    config = {"pairs": PAIRS, "control_pairs": neutral, "fraction": 0.5, **QUIET}
+
+    job = run_job(model_dir, tmp_path, config)
+
+    rows = [row for row in job.result.summary if row.group == "control pairs"]
+    assert any(row.delta for row in rows)
+    assert {row.improved for row in rows} == {None}
+    ratio = job.report["controls"]["demographic_to_control_ratio"]
+    before = {row.group: row.before for row in job.result.summary if "parity" in row.metric}
+    assert ratio["before"] == pytest.approx(
+        before["gender, selection pairs"] / before["control pairs"]
+    )
+
+
 def test_hybrid_importance_reads_its_calibration_texts(model_dir: Path, tmp_path: Path) -> None:
     config = {"pairs": PAIRS, "fraction": 0.1, "importance": "hybrid", "bias_weight": 0.2, **QUIET}
 

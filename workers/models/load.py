@@ -16,6 +16,7 @@ golden values of stories260K to 1e-5, but gemma2 has no `sdpa` (soft-capped scor
 are short enough for a whole score matrix."""
 
 _MAX_FLOAT32_CPU_BYTES = 4 * 1024**3
+_MAX_REASON_CHARACTERS = 300
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -87,7 +88,8 @@ def load_causal_lm(
             output_loading_info=True,
         )
     except (OSError, ValueError, KeyError, RuntimeError) as exc:
-        raise _load_failure(failure, f"The checkpoint does not load: {exc}") from exc
+        message = f"The checkpoint does not load: {_reason(exc, model_dir)}"
+        raise _load_failure(failure, message) from exc
     _require_complete(report, failure)
     return LoadedModel(model=model.to(device).eval(), dtype=chosen)
 
@@ -123,6 +125,12 @@ def _require_complete(report: dict[str, Any], failure: JobErrorCode) -> None:
         if keys:
             readable = kind.replace("_", " ")
             raise _load_failure(failure, f"The checkpoint has {readable}: {', '.join(keys[:5])}.")
+
+
+def _reason(error: Exception, model_dir: Path) -> str:
+    """Shorten the library's message to its first line, and keep the local folder out of it."""
+    lines = str(error).replace(str(model_dir), model_dir.name).strip().splitlines()
+    return lines[0][:_MAX_REASON_CHARACTERS] if lines else type(error).__name__
 
 
 def _load_failure(code: JobErrorCode, message: str) -> JobFailure:

@@ -107,24 +107,25 @@ class Evidence:
         if self.outcome is None:
             return ()
         return tuple(
-            self._row(metric, group, columns)
-            for group, columns in self.groups
+            self._row(metric, group, columns, split)
+            for split, group, columns in self.groups
             for metric in METRICS
         )
 
     @cached_property
-    def groups(self) -> tuple[tuple[str, list[int]], ...]:
+    def groups(self) -> tuple[tuple[Split, str, list[int]], ...]:
         """Groups of pairs with their columns: each category of each split, then all together."""
-        groups: list[tuple[str, list[int]]] = []
+        groups: list[tuple[Split, str, list[int]]] = []
         for split in SPLITS:
             categories = self._categories(split)
             for category in categories:
                 if category != UNLABELLED or len(categories) > 1:
                     name = f"{category}, {SPLIT_LABELS[split]}"
-                    groups.append((name, self.plan.columns(split, category)))
+                    groups.append((split, name, self.plan.columns(split, category)))
             if len(categories) > 1 or categories == [UNLABELLED]:
                 prefix = "all " if len(categories) > 1 else ""
-                groups.append((f"{prefix}{SPLIT_LABELS[split]}", self.plan.columns(split)))
+                name = f"{prefix}{SPLIT_LABELS[split]}"
+                groups.append((split, name, self.plan.columns(split)))
         return tuple(groups)
 
     def stage_means(self, metrics: Mapping[str, Array], split: Split) -> dict[str, float | None]:
@@ -138,8 +139,10 @@ class Evidence:
     def _categories(self, split: Split) -> list[str]:
         return sorted({pair.category for pair in self.plan.measured if pair.split == split})
 
-    def _row(self, metric: str, group: str, columns: list[int]) -> SummaryRow:
+    def _row(self, metric: str, group: str, columns: list[int], split: Split) -> SummaryRow:
         outcome = self.outcome
+        # A neutral word may change as much as it likes: control pairs are neither good nor bad.
+        is_judged = split != "control"
         if outcome is None:
             raise ValueError("no pair was measured")
         return summary_row(
@@ -150,8 +153,8 @@ class Evidence:
             after=outcome.after[metric][columns],
             unit=UNIT,
             seed=self.ctx.seed,
-            ideal=0.0,
-            lower_is_better=True,
+            ideal=0.0 if is_judged else None,
+            lower_is_better=True if is_judged else None,
         )
 
 

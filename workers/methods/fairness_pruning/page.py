@@ -10,6 +10,7 @@ from workers.methods.fairness_pruning.metrics import PARITY, percent_reduction
 from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS, Split
 from workers.methods.fairness_pruning.report import (
     LIMITS,
+    control_ratio,
     generation_entries,
     neuron_map_entry,
     software_versions,
@@ -177,6 +178,15 @@ def _headline(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
                 label=f"Difference on {SPLIT_LABELS[split]}",
                 value=f"{-change:+.2f} %",
                 detail=f"mean over {n} pairs",
+            )
+        )
+    ratio = control_ratio(evidence)
+    if ratio["before"] is not None and ratio["after"] is not None:
+        numbers.append(
+            HeadlineNumber(
+                label="Demographic to neutral difference",
+                value=f"{ratio['after']:.3f}",
+                detail=f"{ratio['before']:.3f} before; 1 means no more than a neutral word",
             )
         )
     if not evidence.config.controls.enabled:

@@ -35,8 +35,8 @@ _BAR_POINTS = (CapturePoint.MLP_OUTPUT, CapturePoint.ATTENTION_OUTPUT)
 
 
 def draw_pictures(evidence: Evidence) -> tuple[Picture, ...]:
-    """Draw everything that the config asks for; nothing without measured pairs."""
-    if evidence.base is None or evidence.edited is None:
+    """Draw everything; nothing without measured pairs, or when the config asks for no plots."""
+    if evidence.base is None or evidence.edited is None or not evidence.config.plots:
         return ()
     titles = {metric.name: f"{metric.title} ({metric.unit})" for metric in METHOD.metrics}
     pictures = [summary_forest(evidence.rows, titles=titles)] if evidence.rows else []

@@ -196,11 +196,11 @@ def controls_entry(evidence: Evidence) -> dict[str, Any]:
         "enabled": evidence.config.controls.enabled,
         "removed": evidence.edit.state["controls"],
         "groups": groups,
-        "demographic_to_control_ratio": _control_ratio(evidence),
+        "demographic_to_control_ratio": control_ratio(evidence),
     }
 
 
-def _control_ratio(evidence: Evidence) -> dict[str, float | None]:
+def control_ratio(evidence: Evidence) -> dict[str, float | None]:
     """Parity on demographic pairs over parity on control pairs, before and after."""
     columns, control = evidence.plan.columns("selection"), evidence.plan.columns("control")
     if evidence.outcome is None or not columns or not control:
