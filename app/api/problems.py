@@ -38,10 +38,9 @@ def public_problems(*kinds: type[DebiasError]) -> Responses:
 
 
 def all_problems() -> dict[str, type[DebiasError]]:
-    """Every problem code with its class."""
-    return {kind.code: kind for kind in _subclasses(DebiasError) if kind.code != "internal"} | {
-        Internal.code: Internal
-    }
+    """Every problem code with the class that fixes it."""
+    kinds = _subclasses(DebiasError)
+    return {kind.code: kind for kind in kinds if "code" in vars(kind)}
 
 
 def media(*media_types: str) -> Responses:

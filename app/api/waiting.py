@@ -7,6 +7,7 @@ from uuid import UUID
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
+from app.api.conditional import is_unchanged, version_tag
 from app.api.deps import Caller
 from app.api.sse import stream_owner
 from app.domain.states import TERMINAL, JobStatus
@@ -22,18 +23,27 @@ def preferred_wait(request: Request) -> float:
     return min(float(match[1]), MAX_WAIT_S) if match else 0.0
 
 
-async def wait_for_change(caller: Caller, job_id: UUID, wait_s: float) -> None:
-    """Return when the job's status changes, when it is finished, or when the time is over."""
+async def wait_for_change(caller: Caller, request: Request, job_id: UUID, wait_s: float) -> None:
+    """Return when the job's status changes, when it is finished, or when the time is over.
+
+    A client that says by `If-None-Match` what it saw last, and has missed a change since, is not
+    kept waiting for the next one.
+    """
     until = time.monotonic() + wait_s
 
-    def read_status() -> JobStatus:
+    def read() -> tuple[JobStatus, bool]:
         with caller.uow() as u:
-            return JobStatus(get_job(u, job_id).status)
+            job = get_job(u, job_id)
+            missed = "if-none-match" in request.headers and not is_unchanged(
+                request, version_tag(job.version)
+            )
+            return JobStatus(job.status), missed
 
     with caller.runtime.watcher.watch(job_id, stream_owner(caller)) as watch:
-        first = status = await run_in_threadpool(read_status)
-        while status == first and status not in TERMINAL:
+        first, missed = await run_in_threadpool(read)
+        status = first
+        while status == first and status not in TERMINAL and not missed:
             left = until - time.monotonic()
             if left <= 0 or not await watch.changed(left):
                 return
-            status = await run_in_threadpool(read_status)
+            status, _ = await run_in_threadpool(read)

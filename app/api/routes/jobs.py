@@ -158,7 +158,7 @@ async def get_job(
     """Read a job; with `wait` (or `Prefer: wait=`) not before its status changes."""
     wait_s = parameters.wait if parameters.wait is not None else preferred_wait(request)
     if wait_s:
-        await wait_for_change(caller, job_id, wait_s)
+        await wait_for_change(caller, request, job_id, wait_s)
 
     def read() -> Response:
         with caller.uow() as u:
