@@ -35,8 +35,10 @@ def pruning_spec(pairs: list[dict[str, str]], **config: Any) -> dict[str, Any]:
     }
 
 
-def golden_pairs(golden: dict[str, Any]) -> list[dict[str, str]]:
-    return [{"prompt_1": pair["prompt1"], "prompt_2": pair["prompt2"]} for pair in golden["pairs"]]
+def golden_pairs(golden: dict[str, Any], names: str = "all_equal_length") -> list[dict[str, str]]:
+    """The pairs of equal token count, or the first of them."""
+    pairs = [{"prompt_1": one, "prompt_2": two} for one, two in golden["equal_length_pairs"]]
+    return pairs[:1] if names == "pair0" else pairs
 
 
 def read_report(service: Service, job: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -46,58 +48,50 @@ def read_report(service: Service, job: dict[str, Any], folder: Path) -> dict[str
     return report
 
 
-ARTICLE_2_PERCENT = {
-    "0": [20, 103, 105], "1": [103, 160, 161], "2": [12, 137, 155],
-    "3": [108, 122, 135], "4": [96, 97, 123],
-}  # fmt: skip
-ALL_PAIRS_2_PERCENT = {
-    "article": {
-        "0": [12, 20, 105], "1": [98, 116, 122], "2": [12, 26, 120],
-        "3": [128, 135, 136], "4": [80, 96, 123],
-    },
-    "optipfair": {
-        "0": [20, 64, 105], "1": [102, 135, 161], "2": [12, 137, 166],
-        "3": [8, 45, 135], "4": [96, 97, 155],
-    },
-}  # fmt: skip
-
-
-def test_parity_metrics_of_all_pairs_and_removed_indices_of_preset_article(
+def test_parity_metric_of_every_pair(
     service: Service, golden: dict[str, Any], tmp_path: Path
 ) -> None:
-    job = run_job(service, pruning_spec(golden_pairs(golden), preset="article", fraction=0.02))
+    spec = pruning_spec(golden_pairs(golden), preset="article", fraction=0.02)
+    job = run_job(service, spec)
+    assert job["status"] == "succeeded", job["error"]
+
+    found = read_report(service, job, tmp_path)["pairs"]
+
+    wanted = [pair["overall_mean_difference"] for pair in golden["pairs"]][: len(found)]
+    assert [pair["bias_metric_parity"]["before"] for pair in found] == pytest.approx(
+        wanted, abs=ABSOLUTE
+    )
+
+
+CASES = [("article", "article_hybrid", index) for index in range(6)]
+CASES += [("optipfair", "prune", index) for index in range(8)]
+
+
+@pytest.mark.parametrize(("preset", "table", "index"), CASES)
+def test_removed_neurons_and_metric_before_and_after(
+    service: Service, golden: dict[str, Any], tmp_path: Path, preset: str, table: str, index: int
+) -> None:
+    case = golden[table][index]
+    fraction = case.get("fraction") or case["pruning_percentage"] / 100
+    spec = pruning_spec(
+        golden_pairs(golden, case["pairs"]),
+        preset=preset,
+        fraction=fraction,
+        bias_weight=case["bias_weight"],
+        controls={"enabled": False},
+        generation={"max_pairs": 0},
+        plots=[],
+    )
+    job = run_job(service, spec)
     assert job["status"] == "succeeded", job["error"]
 
     report = read_report(service, job, tmp_path)
 
-    found = [pair["bias_metric_parity"]["before"] for pair in report["pairs"]]
-    wanted = [pair["overall_mean_difference"] for pair in golden["pairs"]]
-    assert found == pytest.approx(wanted, abs=ABSOLUTE)
-    assert report["removed"] == ALL_PAIRS_2_PERCENT["article"]
-
-
-def test_removed_indices_of_preset_optipfair(
-    service: Service, golden: dict[str, Any], tmp_path: Path
-) -> None:
-    pairs = golden_pairs(golden)[:1]
-    job = run_job(service, pruning_spec(pairs, preset="optipfair", fraction=0.02))
-    assert job["status"] == "succeeded", job["error"]
-
-    assert read_report(service, job, tmp_path)["removed"] == ALL_PAIRS_2_PERCENT["optipfair"]
-
-
-@pytest.mark.parametrize(("fraction", "after"), [(0.02, 0.1214613), (0.05, 0.1177099)])
-def test_before_and_after_of_one_pair(
-    service: Service, golden: dict[str, Any], tmp_path: Path, fraction: float, after: float
-) -> None:
-    pairs = golden_pairs(golden)[:1]
-    job = run_job(service, pruning_spec(pairs, preset="article", fraction=fraction))
-    assert job["status"] == "succeeded", job["error"]
-
-    metric = read_report(service, job, tmp_path)["pairs"][0]["bias_metric_parity"]
-
-    assert metric["before"] == pytest.approx(0.1248543, abs=ABSOLUTE)
-    assert metric["after"] == pytest.approx(after, abs=ABSOLUTE)
+    assert report["removed"] == case["removed"]
+    metrics = [pair["bias_metric_parity"] for pair in report["pairs"]]
+    for stage in ("before", "after"):
+        found = [metric[stage] for metric in metrics][: len(case[f"overall_{stage}"])]
+        assert found == pytest.approx(case[f"overall_{stage}"], abs=ABSOLUTE), stage
 
 
 LOAD_PLAINLY = """
@@ -121,11 +115,10 @@ with torch.no_grad():
 def test_the_checkpoint_loads_plainly_and_equals_the_zero_masked_original(
     service: Service, golden: dict[str, Any], tmp_path: Path, shared_data: Path
 ) -> None:
-    pairs = golden_pairs(golden)[:1]
+    pairs = golden_pairs(golden, "pair0")
     job = run_job(service, pruning_spec(pairs, preset="article", fraction=0.02))
     assert job["status"] == "succeeded", job["error"]
     report = read_report(service, job, tmp_path)
-    assert report["removed"] == ARTICLE_2_PERCENT
 
     # -I: isolated from this repository, so that nothing of ours can be imported.
     arguments: list[Path | str] = [tmp_path / "checkpoint", shared_data / "models" / MODEL]
@@ -139,7 +132,7 @@ def test_the_checkpoint_loads_plainly_and_equals_the_zero_masked_original(
 def test_the_output_of_one_job_is_the_input_of_the_next(
     service: Service, golden: dict[str, Any], tmp_path: Path
 ) -> None:
-    pairs = golden_pairs(golden)[:1]
+    pairs = golden_pairs(golden, "pair0")
     first = run_job(service, pruning_spec(pairs, preset="article", fraction=0.02))
     assert first["status"] == "succeeded", first["error"]
     version = first["result"]["model_version_id"]
