@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
 
 from app.domain.errors import JobErrorCode, JobFailure
 
@@ -56,14 +57,10 @@ def load_causal_lm(
     dtype: str,
     failure: JobErrorCode = JobErrorCode.UNSAFE_MODEL_FORMAT,
 ) -> LoadedModel:
-    """Load a causal language model for measurement.
+    """Load a causal language model for measurement from a local directory.
 
     Parameters
     ----------
-    model_dir
-        Local directory with config.json and safetensors weights.
-    device
-        Torch device string.
     dtype
         `float32`, `bfloat16`, `float16`, or `auto`: the checkpoint's dtype on an accelerator; on a
         CPU float32 where the weights then take at most 4 GiB, else bfloat16.
@@ -77,6 +74,8 @@ def load_causal_lm(
         The directory does not load, or has missing, unexpected or mismatched tensors.
     """
     chosen = resolve_dtype(model_dir, device=device, dtype=dtype)
+    # Progress bars would fill the log of the job with carriage returns.
+    disable_progress_bar()
     try:
         model, report = AutoModelForCausalLM.from_pretrained(
             model_dir,

@@ -91,16 +91,10 @@ def judge(
     interval = paired_difference_interval(
         random_mean, selection, rng=generator_for(seed, "selection_against_random")
     )
-    value = float(selection.mean())
+    value, least = float(selection.mean()), float(importance_only.mean())
     draws = tuple(float(draw.mean()) for draw in random)
-    least = float(importance_only.mean())
     is_apart = interval is not None and interval.low > 0
-    if value > max(draws) and value > least and is_apart:
-        wording = BEYOND_CHANCE
-    elif least >= value:
-        wording = NO_MORE_THAN_IMPORTANCE
-    else:
-        wording = LIKE_RANDOM
+    wording = _wording(value, draws, least, is_apart=is_apart)
     return Verdict(
         wording=wording,
         claim=wording == BEYOND_CHANCE,
@@ -110,3 +104,9 @@ def judge(
         importance_only=least,
         interval=None if interval is None else interval.ends,
     )
+
+
+def _wording(value: float, draws: Sequence[float], least: float, *, is_apart: bool) -> str:
+    if value > max(draws) and value > least and is_apart:
+        return BEYOND_CHANCE
+    return NO_MORE_THAN_IMPORTANCE if least >= value else LIKE_RANDOM

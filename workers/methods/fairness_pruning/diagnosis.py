@@ -144,16 +144,10 @@ def diagnose(
     pictures: PictureRequest | None = None,
     on_batch: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Diagnosis:
-    """Run the model over all batches and reduce its activations.
+    """Run the model over `batches`, which hold the pairs 0 to `n_pairs` - 1, and reduce.
 
     Parameters
     ----------
-    decoder
-        Model in eval mode with its layout.
-    batches
-        From `make_batches`; together they hold the pairs 0 to `n_pairs` - 1.
-    n_pairs
-        Number of pairs.
     points
         Where to read. Reading less is faster.
     kept
@@ -173,14 +167,27 @@ def diagnose(
     recorder = _new_recorder(decoder, tuple(points), n_pairs, kept, batches)
     recorder.scores = scores
     recorder.request = pictures or PictureRequest()
+    _run(decoder, recorder, batches, on_batch)
+    return _reduced(recorder)
+
+
+def _run(
+    decoder: Decoder,
+    recorder: _Recorder,
+    batches: Sequence[PairBatch],
+    on_batch: Callable[[int, int], None],
+) -> None:
     # The language model head is not needed: the decoder below it ends with the last layer.
     body = decoder.model.get_decoder()  # type: ignore[operator]
-    with torch.inference_mode(), capture(decoder, recorder, points=points):
+    with torch.inference_mode(), capture(decoder, recorder, points=recorder.points):
         for number, batch in enumerate(batches):
             on_batch(number, len(batches))
             recorder.batch = batch
             body(input_ids=batch.input_ids, attention_mask=batch.attention_mask, use_cache=False)
             _require_finite(recorder, batch)
+
+
+def _reduced(recorder: _Recorder) -> Diagnosis:
     return Diagnosis(
         points=recorder.points,
         statistics={name: value.cpu().numpy() for name, value in recorder.sums.items()},

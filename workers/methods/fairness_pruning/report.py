@@ -39,10 +39,29 @@ LIMITS = (
 
 def build_report(evidence: Evidence) -> dict[str, Any]:
     """Build the report as plain JSON types; non-finite numbers become null."""
-    ctx, state = evidence.ctx, evidence.edit.state
-    provenance = ctx.provenance
     report: dict[str, Any] = {
         "format": FORMAT,
+        **_origin(evidence),
+        "verdict": verdict_entry(evidence),
+        "summary": [summary_entry(row) for row in evidence.rows],
+        "pairs": [pair_entry(evidence, pair) for pair in evidence.plan.pairs],
+        **_change(evidence),
+        "controls": controls_entry(evidence),
+        "amplification": amplification_entry(evidence),
+        "layers": layers_entry(evidence),
+        "generations": generation_entries(evidence),
+        "warnings": warnings_of(evidence),
+        "limits": list(LIMITS),
+    }
+    finite: dict[str, Any] = _finite(report)
+    return finite
+
+
+def _origin(evidence: Evidence) -> dict[str, Any]:
+    """Say what was run on which model: all that is needed to run it again."""
+    ctx = evidence.ctx
+    provenance = ctx.provenance
+    return {
         "method": {"name": provenance["method"], "version": provenance["method_version"]},
         "job": {
             "id": provenance["job_id"],
@@ -59,9 +78,13 @@ def build_report(evidence: Evidence) -> dict[str, Any]:
             "dtype_after": evidence.after.state["dtype"],
         },
         "versions": software_versions(),
-        "verdict": verdict_entry(evidence),
-        "summary": [summary_entry(row) for row in evidence.rows],
-        "pairs": [pair_entry(evidence, pair) for pair in evidence.plan.pairs],
+    }
+
+
+def _change(evidence: Evidence) -> dict[str, Any]:
+    """Say what was removed, and what is left."""
+    state = evidence.edit.state
+    return {
         "removed": state["removed"],
         "parameters": {
             "before": state["parameters_before"],
@@ -76,16 +99,8 @@ def build_report(evidence: Evidence) -> dict[str, Any]:
             "requested": state["requested_fraction"],
             "effective": state["effective_fraction"],
         },
-        "controls": controls_entry(evidence),
-        "amplification": amplification_entry(evidence),
-        "layers": layers_entry(evidence),
-        "generations": generation_entries(evidence),
         "checkpoint_files": state["files"],
-        "warnings": warnings_of(evidence),
-        "limits": list(LIMITS),
     }
-    finite: dict[str, Any] = _finite(report)
-    return finite
 
 
 def software_versions() -> dict[str, str]:
