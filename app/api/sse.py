@@ -22,6 +22,7 @@ PING_S = 15
 MAX_LIFE_S = 3600
 BATCH = 256
 SLOW_CLIENT_S = 30
+LINE_END = "\n"
 STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -42,7 +43,7 @@ class JobEventStream(EventSourceResponse):
             headers=STREAM_HEADERS,
             ping=PING_S,
             send_timeout=SLOW_CLIENT_S,
-            sep="\n",
+            sep=LINE_END,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +59,7 @@ class JobEventStream(EventSourceResponse):
     async def _events(self) -> AsyncIterator[ServerSentEvent]:
         until = time.monotonic() + MAX_LIFE_S
         position = self._after
-        yield ServerSentEvent(comment="connected", retry=RECONNECT_MS)
+        yield ServerSentEvent(comment="connected", retry=RECONNECT_MS, sep=LINE_END)
         while True:
             batch = await run_in_threadpool(self._read, position)
             for event in batch.events:
@@ -68,7 +69,8 @@ class JobEventStream(EventSourceResponse):
                     id=str(body.seq), event=body.type, data=body.model_dump_json()
                 )
             if batch.finished and position >= batch.last_seq:
-                yield ServerSentEvent(event="done", data=json.dumps({"status": batch.status}))
+                done = json.dumps({"status": batch.status})
+                yield ServerSentEvent(event="done", data=done, sep=LINE_END)
                 return
             if len(batch.events) < BATCH and not await self._may_go_on(until):
                 return
