@@ -1,6 +1,7 @@
 """Work on the database without an API: migrate it, make keys."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from app.db.schema import head_revision, require_current, upgrade
 from app.db.session import Database
@@ -12,16 +13,24 @@ from app.services.projects import ensure_default_project
 from app.settings import Settings
 
 
-def upgrade_schema(settings: Settings) -> str:
-    """Migrate to this release's schema and return its revision."""
+@dataclass(frozen=True, slots=True)
+class UpgradedDatabase:
+    """Schema after an upgrade; `admin_key` is there only when the default project was made."""
+
+    revision: str
+    admin_key: str | None
+
+
+def upgrade_database(settings: Settings) -> UpgradedDatabase:
+    """Migrate to this release's schema, and make the default project of an empty database."""
     if settings.database_url is None:
         settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     database = Database(settings.resolved_database_url, pooled=False)
     try:
         upgrade(database)
+        return UpgradedDatabase(head_revision(), ensure_default_project(database).admin_key)
     finally:
         database.dispose()
-    return head_revision()
 
 
 def make_key(settings: Settings, name: str, scopes: Sequence[str]) -> str:

@@ -101,11 +101,18 @@ def methods() -> None:
 
 
 def upgrade_database() -> None:
-    """Bring the database to the schema of this release."""
-    from app.cli.administration import upgrade_schema
+    """Bring the database to the schema of this release; an empty one gets a project and a key."""
+    from app.cli import administration
 
     settings = load_settings()
-    _run(lambda: print(f"The database is at schema {upgrade_schema(settings)}."))
+
+    def upgrade() -> None:
+        done = administration.upgrade_database(settings)
+        print(f"The database is at schema {done.revision}.")
+        if done.admin_key is not None:
+            print(f"Admin key, shown this once: {done.admin_key}")
+
+    _run(upgrade)
 
 
 def create_key(

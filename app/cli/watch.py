@@ -51,7 +51,7 @@ class PhaseBars:
         """Update the display for one event."""
         kind, data = event["type"], event["data"]
         if kind == "job.phase":
-            self._enter(data["phase"])
+            self._enter(str(data["phase"]))
         elif kind == "job.progress":
             self._advance(data)
         elif kind == "job.warning":
