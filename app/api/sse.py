@@ -66,7 +66,7 @@ class JobEventStream(EventSourceResponse):
                 body = event_body(event)
                 position = body.seq
                 yield ServerSentEvent(
-                    id=str(body.seq), event=body.type, data=body.model_dump_json()
+                    id=str(body.seq), event=body.type, data=body.model_dump_json(), sep=LINE_END
                 )
             if batch.finished and position >= batch.last_seq:
                 done = json.dumps({"status": batch.status})
