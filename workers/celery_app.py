@@ -35,6 +35,10 @@ log = structlog.get_logger()
 # Read by transformers when it is imported: models come from the fetching phase only.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 PIPE_POLL_S = 0.5
+# Celery looks after its children every 5 s, and when one closes its sentinel; but then the child
+# is often not dead yet, and its successor comes with the next look (measured: 4 s of 5 on
+# average, with one task per child).
+CHILD_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +87,9 @@ class WorkerProcess:
         self._timing = Timing.from_lease(settings.lease_ttl_s)
         self._parent_pid = os.getpid()
         self._runner: JobRunner | None = None
+        self._tasks_left = settings.jobs_per_child
         facts = SlotFacts(
             classes=options.classes,
-            device=options.device,
             scratch_dir=settings.resolved_scratch_dir,
             scratch_min_free_bytes=settings.scratch_min_free_bytes,
         )
@@ -93,12 +97,9 @@ class WorkerProcess:
         self.slot = WorkerSlot(self._database, facts, self._timing)
 
     def prepare(self) -> None:
-        """Check the schema, clean up after killed predecessors, and register."""
+        """Check the schema, and clean up after killed predecessors."""
         require_current(self._database)
-        removed = remove_abandoned(self._settings.resolved_scratch_dir)
-        if removed:
-            log.info("scratch_removed", folders=removed)
-        self.slot.register()
+        self.slot.forget_predecessors()
 
     def create_app(self) -> Celery:
         """Make the Celery application with our task, timers and signal handlers."""
@@ -124,12 +125,25 @@ class WorkerProcess:
         for module in self._settings.worker_preload:
             importlib.import_module(module)
         use_threads(self._settings.torch_threads)
-        self._runner = JobRunner(self._build_services())
+        removed = remove_abandoned(self._settings.resolved_scratch_dir)
+        if removed:
+            log.info("scratch_removed", folders=removed)
+        services = self._build_services()
+        self._runner = JobRunner(services)
+        self._announce(services)
+
+    def _announce(self, services: AttemptServices) -> None:
+        database = services.database
+        with database.write() as session:
+            self.slot.child_ready(session, services.device, now=database.now(session))
 
     def _run_job(self, job_id: str, dispatch: int) -> None:
         if self._runner is None:
             raise RuntimeError("the child was not initialised")
         self._runner.run(UUID(job_id), dispatch)
+        self._tasks_left -= 1
+        if self._tasks_left > 0:
+            self._announce(self._runner.services)
 
     def _build_services(self) -> AttemptServices:
         settings = self._settings
@@ -242,6 +256,7 @@ def _timer_step(process: WorkerProcess) -> type[bootsteps.StartStopStep]:
             self._timers = [
                 repeat(process.period_s, process.every_period),
                 repeat(PIPE_POLL_S, process.check_guardian),
+                repeat(CHILD_POLL_S, parent.pool.maintain_pool),
             ]
 
         def stop(self, _parent: Any) -> None:

@@ -10,7 +10,7 @@ import platform
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,18 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.orm import Session
 
+from app.db.events import add_to_outbox
 from app.db.repositories.execution import WorkerIdentity, clear_dispatch
 from app.db.session import Database
 from app.db.tables import Job, JobAttempt, Worker
+from app.db.transition import DISPATCH_TOPIC
 from app.dispatch.endings import Ending, EndingWriter, worker_lost
 from app.dispatch.timing import Timing
 from app.domain.clock import unix_ms
 from app.domain.errors import JobFailure
 from app.domain.ids import new_id
 from app.domain.states import LEASED, Actor, AttemptOutcome, JobStatus
+from workers.runtime.devices import device_memory_bytes
 from workers.runtime.faults import (
     host_out_of_memory,
     memory_limit_bytes,
@@ -51,7 +54,6 @@ class SlotFacts:
     """What does not change while the worker lives."""
 
     classes: Sequence[str]
-    device: str
     scratch_dir: Path
     scratch_min_free_bytes: int
 
@@ -75,28 +77,36 @@ class WorkerSlot:
         now = database.clock.now()
         self.identity = WorkerIdentity(new_id(unix_ms(now)), socket.gethostname(), os.getpid())
 
-    def register(self) -> None:
-        """Insert the row; rows of dead workers of this host are marked as lost."""
+    def forget_predecessors(self) -> None:
+        """Mark rows of killed workers of this host, so that no job is meant for them."""
         with self._database.write() as session:
-            now = self._database.now(session)
-            self._mark_dead_neighbours(session)
-            session.add(
-                Worker(
-                    id=self.identity.id,
-                    created_at=now,
-                    host=self.identity.host,
-                    boot_id=_boot_id(),
-                    pid=self.identity.pid,
-                    classes=list(self._facts.classes),
-                    device=self._facts.device,
-                    host_bytes=psutil.virtual_memory().total,
-                    versions=_versions(),
-                    state="ready",
-                    last_seen_at=now,
-                    **self._disk(),
+            rows = session.execute(
+                sa.select(Worker).where(
+                    Worker.host == self.identity.host,
+                    Worker.state.in_(("ready", "draining")),
                 )
-            )
-        log.info("worker_registered", worker=str(self.identity.id), device=self._facts.device)
+            ).scalars()
+            for row in rows:
+                if row.boot_id != _boot_id() or not psutil.pid_exists(row.pid):
+                    row.state = "lost"
+
+    def child_ready(self, session: Session, device: str, *, now: datetime) -> None:
+        """Write that a fresh child waits for a job: from now on this worker is a free slot.
+
+        Not earlier: a message sent to a child that is about to end waits for up to 5 s, until
+        Celery's pool looks after it again (measured, one task per child).
+        """
+        values = {"current_job_id": None, "last_seen_at": now}
+        known = session.execute(
+            sa.update(Worker)
+            .where(Worker.id == self.identity.id)
+            .values(**values)
+            .returning(Worker.id)
+        ).scalar_one_or_none()
+        if known is None:
+            session.add(self._row(device, now))
+            log.info("worker_registered", worker=str(self.identity.id), device=device)
+        add_to_outbox(session, DISPATCH_TOPIC, self.identity.id, now=now)
 
     def report(self, *, state: str | None = None) -> None:
         """Write that the worker lives, and its state where that changes."""
@@ -125,8 +135,8 @@ class WorkerSlot:
                 Job.published_at.is_not(None),
                 Job.device_class.in_(self._facts.classes),
             )
-            busy = sa.exists().where(Job.worker_id == self.identity.id, Job.status.in_(LEASED))
-            overlooked = session.execute(sa.select(waiting & ~busy)).scalar_one()
+            idle = sa.exists().where(Worker.id == self.identity.id, Worker.current_job_id.is_(None))
+            overlooked = session.execute(sa.select(waiting & idle)).scalar_one()
         return bool(overlooked)
 
     def child_lost(self, job_id: UUID, dispatch: int, message: str) -> JobStatus | None:
@@ -192,17 +202,22 @@ class WorkerSlot:
         limit = memory_limit_bytes() or psutil.virtual_memory().total
         return peak is not None and peak >= NEAR_LIMIT * limit
 
-    def _mark_dead_neighbours(self, session: Session) -> None:
-        """Mark the row of a killed predecessor, so that no job is meant for it."""
-        rows = session.execute(
-            sa.select(Worker).where(
-                Worker.host == self.identity.host,
-                Worker.state.in_(("ready", "draining")),
-            )
-        ).scalars()
-        for row in rows:
-            if row.boot_id != _boot_id() or not psutil.pid_exists(row.pid):
-                row.state = "lost"
+    def _row(self, device: str, now: datetime) -> Worker:
+        return Worker(
+            id=self.identity.id,
+            created_at=now,
+            host=self.identity.host,
+            boot_id=_boot_id(),
+            pid=self.identity.pid,
+            classes=list(self._facts.classes),
+            device=device,
+            gpu_bytes=device_memory_bytes(device),
+            host_bytes=memory_limit_bytes() or psutil.virtual_memory().total,
+            versions=_versions(),
+            state="ready",
+            last_seen_at=now,
+            **self._disk(),
+        )
 
     def _disk(self) -> dict[str, Any]:
         free = free_bytes(self._facts.scratch_dir)

@@ -20,7 +20,7 @@ class JobRunner:
     """Runs jobs in a worker's child, one after the other."""
 
     def __init__(self, services: AttemptServices) -> None:
-        self._services = services
+        self.services = services
         self._running: Attempt | None = None
 
     def run(self, job_id: UUID, dispatch: int) -> bool:
@@ -33,7 +33,7 @@ class JobRunner:
             log.info("message_dropped", job_id=str(job_id), dispatch=dispatch)
             return False
         crash_point("claimed", claim.attempt)
-        self._running = Attempt(self._services, claim)
+        self._running = Attempt(self.services, claim)
         try:
             self._running.run()
         finally:
@@ -47,7 +47,7 @@ class JobRunner:
             attempt.drain()
 
     def _claim(self, job_id: UUID, dispatch: int) -> Claim | None:
-        services = self._services
+        services = self.services
         with services.database.write() as session:
             claim = claim_job(
                 session,
@@ -62,13 +62,13 @@ class JobRunner:
             return claim
 
     def _disk_is_low(self) -> bool:
-        services = self._services
+        services = self.services
         return free_bytes(services.scratch_dir) < services.scratch_min_free_bytes
 
     def _give_back(self, job_id: UUID, dispatch: int) -> None:
         """Leave the job to another worker, without using up an attempt."""
-        with self._services.database.write() as session:
-            now = self._services.database.now(session)
+        with self.services.database.write() as session:
+            now = self.services.database.now(session)
             run_after = now + timedelta(seconds=DISK_LOW_DELAY_S)
             clear_dispatch(session, job_id, dispatch, run_after=run_after)
         log.warning("disk_low", job_id=str(job_id))

@@ -13,7 +13,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.repositories.execution import set_current_job
 from app.db.tables import Job, JobAttempt
 from app.db.transition import transition
 from app.dispatch.timing import Timing
@@ -79,8 +78,6 @@ class EndingWriter:
         close_attempt(
             session, job, outcome=ending.outcome, now=now, columns=columns | ending.measured
         )
-        if job.worker_id is not None:
-            set_current_job(session, job.worker_id, None)
         return fate.status
 
     def _fate(self, session: Session, job: Job, ending: Ending) -> Fate:

@@ -13,8 +13,8 @@ log = structlog.get_logger()
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-# A process that lived this long did not die of what killed its predecessor.
-HEALTHY_S = 60.0
+# A process that lived this long, or ended without an error, may start again soon.
+HEALTHY_S = 10.0
 
 Process = subprocess.Popen[bytes]
 
@@ -67,7 +67,7 @@ class Keeper:
             code = self._process.wait() if self._process else None
             if self._stopping.is_set():
                 return
-            if self._monotonic() - began >= HEALTHY_S:
+            if code == 0 or self._monotonic() - began >= HEALTHY_S:
                 pause_s = FIRST_PAUSE_S
             log.warning("process_ended", name=self._name, code=code, restart_in_s=pause_s)
             if not self._stopping.wait(pause_s):

@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app.db.events import append_event
-from app.db.repositories.execution import Claim, set_current_job
+from app.db.repositories.execution import Claim
 from app.db.repositories.outputs import (
     NewArtifact,
     NewEvaluation,
@@ -146,7 +146,6 @@ class Publisher:
         close_attempt(
             session, job, outcome=AttemptOutcome.SUCCEEDED, now=now, columns=publication.measured
         )
-        set_current_job(session, self._services.worker.id, None)
 
     def _upload_one(self, file: OutputFile, path: Path) -> NewArtifact:
         project = project_key(self._claim.project_id)

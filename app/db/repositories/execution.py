@@ -112,9 +112,9 @@ def live_workers(session: Session, *, seen_since: datetime) -> list[tuple[list[s
     """List the live workers: the classes each serves, and whether it could take a job now."""
     busy = sa.exists().where(Job.worker_id == Worker.id, Job.status.in_(LEASED))
     rows = session.execute(
-        sa.select(Worker.classes, sa.and_(~busy, ~Worker.disk_low)).where(
-            Worker.state == "ready", Worker.last_seen_at >= seen_since
-        )
+        sa.select(
+            Worker.classes, sa.and_(~busy, Worker.current_job_id.is_(None), ~Worker.disk_low)
+        ).where(Worker.state == "ready", Worker.last_seen_at >= seen_since)
     )
     return [(list(classes), bool(idle)) for classes, idle in rows]
 
@@ -126,7 +126,7 @@ def count_dispatched(session: Session) -> dict[str, int]:
         .where(Job.status == JobStatus.QUEUED, Job.dispatched_at.is_not(None))
         .group_by(Job.device_class)
     )
-    return {device_class: count for device_class, count in rows}
+    return dict(rows.tuples().all())
 
 
 def find_unclaimed(
@@ -260,8 +260,8 @@ def lock_expired(session: Session, job_id: UUID, *, now: datetime) -> Job | None
     ).scalar_one_or_none()
 
 
-def set_current_job(session: Session, worker_id: UUID, job_id: UUID | None) -> None:
-    """Show on the worker's row what it is doing."""
+def set_current_job(session: Session, worker_id: UUID, job_id: UUID) -> None:
+    """Note what the worker does: it is no free slot until its next child is ready."""
     session.execute(sa.update(Worker).where(Worker.id == worker_id).values(current_job_id=job_id))
 
 
