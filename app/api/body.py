@@ -1,6 +1,5 @@
 """Read a request body: bounded, uncompressed, and JSON in the strict sense."""
 
-import math
 from collections.abc import Iterator
 from email.message import Message as MimeHeader
 from typing import Any
@@ -92,9 +91,6 @@ def _find_unfit(value: Any, location: Location) -> Iterator[Finding]:
         yield from _unfit_array(value, location)
     elif isinstance(value, str):
         yield from _unfit_text(value, location, MAX_TEXT_LENGTH)
-    elif isinstance(value, float) and not math.isfinite(value):
-        message = "Give a number within the range of 64-bit floating point."
-        yield Finding(json_pointer(location), "number_out_of_range", message)
 
 
 def _unfit_array(value: list[Any], location: Location) -> Iterator[Finding]:

@@ -65,6 +65,8 @@ def _finding(error: Mapping[str, Any], model: type[BaseModel] | None, prefix: Lo
         known = _field_names(model, location[:-1])
         message = f"Unknown field {location[-1]!r}. {did_you_mean(str(location[-1]), known)}"
         code = "unknown_field"
+    elif code == "missing" and not location:
+        message = "Send a JSON object as the body."
     elif code == "missing":
         message = f"Add the field {location[-1]!r}: it is required."
     elif code in _EXPECTED:
