@@ -248,6 +248,20 @@ def test_a_model_without_a_named_module_is_refused(subject: Subject) -> None:
     assert failed.value.code is JobErrorCode.UNSUPPORTED_ARCHITECTURE
 
 
+@pytest.mark.parametrize("max_tokens", [1, 512])
+def test_loss_is_that_of_the_model_on_each_prompt(subject: Subject, max_tokens: int) -> None:
+    found = measure(subject, max_tokens=max_tokens, with_loss=True)
+
+    assert found.loss is not None
+    for number, planned in enumerate(subject.plan.pairs):
+        with torch.inference_mode():
+            losses = [
+                subject.model(torch.tensor([ids]), labels=torch.tensor([ids])).loss.item()
+                for ids in (planned.ids_1, planned.ids_2)
+            ]
+        assert found.loss[number] == pytest.approx(np.mean(losses), rel=1e-5)
+
+
 def test_calibration_norms_sum_squares_over_all_windows(subject: Subject) -> None:
     texts = [planned.ids_1 for planned in subject.plan.pairs[:3]]
 

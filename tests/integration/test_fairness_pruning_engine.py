@@ -80,7 +80,7 @@ def test_a_control_in_memory_shows_what_the_stored_edit_would(
     job = run_job(model_dir, tmp_path / "a", {"pairs": PAIRS, **FEW_CONTROLS, **amount, **options})
     drawn = {
         layer: neurons
-        for layer, neurons in job.report["controls"]["removed"]["random_1"].items()
+        for layer, neurons in job.report["controls"]["removed"]["random_0"].items()
         if neurons
     }
     by_index = {key: value for key, value in options.items() if key != "layers"}
@@ -91,11 +91,14 @@ def test_a_control_in_memory_shows_what_the_stored_edit_would(
         {"pairs": PAIRS, **QUIET, **by_index, "neuron_indices": drawn, "fraction": None},
     )
 
-    masked = job.report["controls"]["groups"]["selection"]["after"]["random_1"]
+    masked = job.report["controls"]["groups"]["selection"]["after"]["random_0"]
     real = stored.report["controls"]["groups"]["selection"]["after"]["selection"]
     assert set(masked) == set(real)
     for name, value in masked.items():
         assert value == pytest.approx(real[name], abs=1e-6), name
+    assert job.report["language"]["loss"]["random_0"] == pytest.approx(
+        stored.report["language"]["loss"]["after"], rel=1e-5
+    )
 
 
 def planted_model(folder: Path) -> Path:

@@ -87,8 +87,7 @@ def load_causal_lm(
             output_loading_info=True,
         )
     except (OSError, ValueError, KeyError, RuntimeError) as exc:
-        message = f"The checkpoint does not load: {_reason(exc, model_dir)}"
-        raise _load_failure(failure, message) from exc
+        raise _load_failure(failure, _reason(exc, model_dir)) from exc
     _require_complete(report, failure)
     return LoadedModel(model=model.to(device).eval(), dtype=chosen)
 
@@ -129,7 +128,8 @@ def _require_complete(report: dict[str, Any], failure: JobErrorCode) -> None:
 def _reason(error: Exception, model_dir: Path) -> str:
     """Shorten the library's message to its first line, and keep the local folder out of it."""
     lines = str(error).replace(str(model_dir), model_dir.name).strip().splitlines()
-    return lines[0][:_MAX_REASON_CHARACTERS] if lines else type(error).__name__
+    reason = lines[0][:_MAX_REASON_CHARACTERS] if lines else type(error).__name__
+    return f"The checkpoint does not load: {reason}"
 
 
 def _load_failure(code: JobErrorCode, message: str) -> JobFailure:

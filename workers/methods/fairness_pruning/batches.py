@@ -72,6 +72,12 @@ class PairBatch:
     affected_token_means: Tensor  # (pairs, rows)
     starts: tuple[tuple[int, int], ...]
 
+    def prompt_rows(self) -> tuple[Tensor, Tensor]:
+        """Row of `input_ids` of prompt 1 and of prompt 2 of each pair, (pairs,) each."""
+        length = self.input_ids.shape[1]
+        rows = torch.tensor(self.starts, device=self.input_ids.device) // length
+        return rows[:, 0], rows[:, 1]
+
     def rows_of(self, position: int) -> tuple[slice, slice]:
         """Rows of the prompts of the pair at `position` in the flattened activations."""
         pair = self.pairs[position]

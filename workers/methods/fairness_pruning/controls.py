@@ -29,6 +29,10 @@ def random_name(draw: int) -> str:
     return f"random_{draw}"
 
 
+LOSS_CONTROLS = (IMPORTANCE_ONLY, random_name(0))
+"""Controls whose cost to the language is measured too: one of each kind."""
+
+
 def random_removal(
     counts: Mapping[int, int], *, neurons: int, seed: int, draw: int
 ) -> dict[int, list[int]]:

@@ -43,7 +43,8 @@ class Diagnosis:
     squared differences. "affected" counts only slots from the first difference on.
     `kept_mean` and `affected_kept_mean` hold the gate and up means over the neurons of each kept
     set, (sets, kept points, layers, pairs). `pictures` maps (pair, point, layer) to the fp32
-    activations of prompt 1 and prompt 2, (tokens, width).
+    activations of prompt 1 and prompt 2, (tokens, width). `loss` is the model's mean
+    cross-entropy per token on the prompts of each pair, in nats, where it was asked for, (pairs,).
     """
 
     points: tuple[CapturePoint, ...]
@@ -54,6 +55,7 @@ class Diagnosis:
     pictures: Mapping[
         tuple[int, CapturePoint, int], tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
     ] = field(default_factory=dict)
+    loss: Array | None = None
 
     def of(self, statistic: str, point: CapturePoint) -> Array:
         """One statistic at one point, (layers, pairs)."""
@@ -81,6 +83,7 @@ class _Recorder:
     pictures: dict[
         tuple[int, CapturePoint, int], tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
     ]
+    losses: Tensor | None = None  # (pairs,)
     batch: PairBatch | None = None
 
     def __call__(self, point: CapturePoint, layer: int, activations: Tensor) -> None:
@@ -142,6 +145,7 @@ def diagnose(
     kept: npt.NDArray[np.bool_] | None = None,
     scores: BiasScores | None = None,
     pictures: PictureRequest | None = None,
+    with_loss: bool = False,
     on_batch: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Diagnosis:
     """Run the model over `batches`, which hold the pairs 0 to `n_pairs` - 1, and reduce.
@@ -156,6 +160,8 @@ def diagnose(
         Accumulator of bias scores, filled on the way.
     pictures
         Which full activations to keep.
+    with_loss
+        Whether to measure the loss on the prompts too; it costs the language model head.
     on_batch
         Called with (done, total) before each batch; may raise to stop.
 
@@ -167,6 +173,7 @@ def diagnose(
     recorder = _new_recorder(decoder, tuple(points), n_pairs, kept, batches)
     recorder.scores = scores
     recorder.request = pictures or PictureRequest()
+    recorder.losses = recorder.sums["mean"].new_zeros(n_pairs) if with_loss else None
     _run(decoder, recorder, batches, on_batch)
     return _reduced(recorder)
 
@@ -177,14 +184,29 @@ def _run(
     batches: Sequence[PairBatch],
     on_batch: Callable[[int, int], None],
 ) -> None:
-    # The language model head is not needed: the decoder below it ends with the last layer.
-    body = decoder.model.get_decoder()  # type: ignore[operator]
+    # Without losses the head is not needed: the decoder below it ends with the last layer.
+    body = decoder.model if recorder.losses is not None else decoder.model.get_decoder()  # type: ignore[operator]
     with torch.inference_mode(), capture(decoder, recorder, points=recorder.points):
         for number, batch in enumerate(batches):
             on_batch(number, len(batches))
             recorder.batch = batch
-            body(input_ids=batch.input_ids, attention_mask=batch.attention_mask, use_cache=False)
+            output = body(
+                input_ids=batch.input_ids, attention_mask=batch.attention_mask, use_cache=False
+            )
+            if recorder.losses is not None:
+                recorder.losses[batch.numbers] = _pair_losses(output.logits, batch)
             _require_finite(recorder, batch)
+
+
+def _pair_losses(logits: Tensor, batch: PairBatch) -> Tensor:
+    """Mean cross-entropy per predicted token of each prompt, averaged over a pair's two prompts."""
+    targets, is_real = batch.input_ids[:, 1:], batch.attention_mask[:, 1:].double()
+    losses = torch.nn.functional.cross_entropy(
+        logits[:, :-1].transpose(1, 2).float(), targets, reduction="none"
+    )
+    by_prompt = (losses.double() * is_real).sum(1) / is_real.sum(1).clamp(min=1)
+    first, second = batch.prompt_rows()
+    return (by_prompt[first] + by_prompt[second]) / 2
 
 
 def _reduced(recorder: _Recorder) -> Diagnosis:
@@ -195,6 +217,7 @@ def _reduced(recorder: _Recorder) -> Diagnosis:
         kept_mean=recorder.kept_sums[0].cpu().numpy(),
         affected_kept_mean=recorder.kept_sums[1].cpu().numpy(),
         pictures=recorder.pictures,
+        loss=None if recorder.losses is None else recorder.losses.cpu().numpy(),
     )
 
 

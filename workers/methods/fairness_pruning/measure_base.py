@@ -125,6 +125,7 @@ def _diagnose_and_score(
         points=capture_points(layout),
         scores=scores,
         pictures=picture_request(config, subject.plan, dimensions.layers),
+        with_loss=True,
         on_batch=progress.on_batch("comparing pairs in the base model"),
     )
     arrays["bias_scores"] = scores.mean_or_max(category_counts(subject.plan))

@@ -78,6 +78,7 @@ def _diagnose(ctx: Context, subject: Subject, removed: Removed, progress: PhaseP
         points=capture_points(subject.shape.layout),
         kept=kept[None],
         pictures=picture_request(config, subject.plan, base.layers),
+        with_loss=True,
         on_batch=progress.on_batch("comparing pairs in the edited model"),
     )
     return pack_diagnosis(diagnosis)

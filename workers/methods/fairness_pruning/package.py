@@ -31,6 +31,7 @@ _CHECKPOINT_PARTS = (
     "verdict",
     "summary",
     "controls",
+    "language",
     "warnings",
     "limits",
     "versions",

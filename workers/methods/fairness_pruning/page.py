@@ -1,5 +1,6 @@
 """What report.html and the model card say: the evidence in words."""
 
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,6 +13,7 @@ from workers.methods.fairness_pruning.report import (
     LIMITS,
     control_ratio,
     generation_entries,
+    language_entry,
     neuron_map_entry,
     software_versions,
     warnings_of,
@@ -180,18 +182,28 @@ def _headline(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
                 detail=f"mean over {n} pairs",
             )
         )
-    ratio = control_ratio(evidence)
-    if ratio["before"] is not None and ratio["after"] is not None:
-        numbers.append(
-            HeadlineNumber(
-                label="Demographic to neutral difference",
-                value=f"{ratio['after']:.3f}",
-                detail=f"{ratio['before']:.3f} before; 1 means no more than a neutral word",
-            )
-        )
+    numbers += _side_numbers(evidence)
     if not evidence.config.controls.enabled:
         numbers.insert(0, HeadlineNumber(label="Controls", value=NO_CONTROLS, tone="worse"))
     return tuple(numbers)
+
+
+def _side_numbers(evidence: Evidence) -> Iterator[HeadlineNumber]:
+    language = language_entry(evidence)
+    if language is not None:
+        perplexity = language["perplexity"]
+        yield HeadlineNumber(
+            label="Perplexity on the prompts",
+            value=f"{perplexity['after']:.4g}",
+            detail=f"{perplexity['before']:.4g} before; higher is worse",
+        )
+    ratio = control_ratio(evidence)
+    if ratio["before"] is not None and ratio["after"] is not None:
+        yield HeadlineNumber(
+            label="Demographic to neutral difference",
+            value=f"{ratio['after']:.3f}",
+            detail=f"{ratio['before']:.3f} before; 1 means no more than a neutral word",
+        )
 
 
 def _changed(evidence: Evidence) -> tuple[Fact, ...]:
@@ -217,6 +229,9 @@ def _changed(evidence: Evidence) -> tuple[Fact, ...]:
 
 def _tables(evidence: Evidence) -> tuple[Table, ...]:
     tables = [_pair_table(evidence)] if evidence.outcome is not None else []
+    language = language_entry(evidence)
+    if language is not None:
+        tables.append(_language_table(language))
     overlap = neuron_map_entry(evidence)
     if overlap is not None and overlap["overlap"]:
         tables.append(_overlap_table(overlap))
@@ -256,6 +271,29 @@ def _pair_table(evidence: Evidence) -> Table:
         ),
         rows=tuple(rows),
         note=f"Mean activation difference of six components (parity metric) by pair.{shown}",
+    )
+
+
+def _language_table(language: dict[str, Any]) -> Table:
+    labels = {"before": "base model", "after": "edited model", **_CONTROL_LABELS}
+    interval = language["ci95_loss_increase"]
+    increase = (
+        f" Increase of the loss by the edit, 95 % interval: {interval[0]:+.3f} to "
+        f"{interval[1]:+.3f}."
+        if interval
+        else ""
+    )
+    return Table(
+        title="Cost to the language",
+        columns=("Model", "Loss per token", "Perplexity"),
+        rows=tuple(
+            (labels.get(name, name.replace("_", " ")), loss, language["perplexity"][name])
+            for name, loss in language["loss"].items()
+        ),
+        note=(
+            f"On the prompts of {language['n']} pairs, few and short: it shows damage, not "
+            f"ability.{increase}"
+        ),
     )
 
 

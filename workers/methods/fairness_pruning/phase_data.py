@@ -22,6 +22,8 @@ def pack_diagnosis(diagnosis: Diagnosis) -> Arrays:
     for (pair, point, layer), (rows_1, rows_2) in diagnosis.pictures.items():
         arrays[f"picture/{pair}/{point}/{layer}/1"] = rows_1
         arrays[f"picture/{pair}/{point}/{layer}/2"] = rows_2
+    if diagnosis.loss is not None:
+        arrays["loss"] = diagnosis.loss
     return arrays
 
 
@@ -42,6 +44,7 @@ def unpack_diagnosis(
         kept_mean=arrays["kept_mean"],
         affected_kept_mean=arrays["affected_kept_mean"],
         pictures=pictures,
+        loss=arrays.get("loss"),
     )
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from workers.evaluation.bootstrap import generator_for, paired_difference_interval
 from workers.methods.fairness_pruning.amplification import amplification
+from workers.methods.fairness_pruning.controls import LOSS_CONTROLS
 from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
 from workers.methods.fairness_pruning.generation import Continuation, first_difference
 from workers.methods.fairness_pruning.measure_base import category_counts, pairs_to_continue
@@ -32,7 +34,8 @@ LIMITS = (
     "and they cannot be compared between models.",
     "A smaller internal difference is not fairness of what the model writes: measure the edited "
     "model with an independent bias benchmark as well.",
-    "Language ability (such as LAMBADA or BoolQ) was not measured by this job.",
+    "Language ability (such as LAMBADA or BoolQ) was not measured by this job; the loss on the "
+    "prompts shows damage only.",
     "Biases that the pairs do not vary were not measured.",
 )
 
@@ -47,6 +50,7 @@ def build_report(evidence: Evidence) -> dict[str, Any]:
         "pairs": [pair_entry(evidence, pair) for pair in evidence.plan.pairs],
         **_change(evidence),
         "controls": controls_entry(evidence),
+        "language": language_entry(evidence),
         "amplification": amplification_entry(evidence),
         "layers": layers_entry(evidence),
         "generations": generation_entries(evidence),
@@ -224,6 +228,31 @@ def control_ratio(evidence: Evidence) -> dict[str, float | None]:
     return {
         stage: float(values[columns].mean() / values[control].mean())
         for stage, values in stages.items()
+    }
+
+
+def language_entry(evidence: Evidence) -> dict[str, Any] | None:
+    """Say what the edit costs: loss per token on the distinct prompts' pairs, beside controls.
+
+    The prompts are few and short. This shows damage, not ability.
+    """
+    base, edited = evidence.base, evidence.edited
+    if base is None or edited is None or base.loss is None or edited.loss is None:
+        return None
+    losses = {"before": base.loss, "after": edited.loss} | {
+        name: evidence.edit.arrays[f"loss/{name}"]
+        for name in LOSS_CONTROLS
+        if f"loss/{name}" in evidence.edit.arrays
+    }
+    interval = paired_difference_interval(
+        base.loss, edited.loss, rng=generator_for(evidence.ctx.seed, "language loss")
+    )
+    return {
+        "n": len(base.loss),
+        "unit": "nats per token of the prompts, mean over pairs",
+        "loss": {name: float(values.mean()) for name, values in losses.items()},
+        "perplexity": {name: float(np.exp(values.mean())) for name, values in losses.items()},
+        "ci95_loss_increase": interval and list(interval.ends),
     }
 
 

@@ -9,6 +9,7 @@ import torch
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from workers.methods.fairness_pruning.batches import PairBatch
 from workers.methods.fairness_pruning.capture import capture_points, scaled_neurons
+from workers.methods.fairness_pruning.controls import LOSS_CONTROLS
 from workers.methods.fairness_pruning.diagnosis import KEPT_POINTS, Array, Diagnosis, diagnose
 from workers.methods.fairness_pruning.metrics import PARITY_POINTS, parity_from_parts
 from workers.methods.fairness_pruning.outcomes import (
@@ -41,7 +42,8 @@ def run_controls(
     """Evaluate everything that needs the base model once the neurons are chosen.
 
     Returns `before_on_kept/<name>` for the selection and every control, and `outcome/<name>` for
-    every control. A checkpoint after each pass lets an interrupted job go on with the next.
+    every control, with `loss/<name>` for some. A checkpoint after each pass lets an interrupted
+    job go on with the next.
     """
     checkpoint = ctx.load_checkpoint()
     arrays: Arrays = {} if checkpoint is None else dict(checkpoint.arrays)
@@ -55,7 +57,7 @@ def run_controls(
         if f"outcome/{name}" in arrays:
             continue
         kept = arrays[f"before_on_kept/{name}"]
-        arrays[f"outcome/{name}"] = _outcome(ctx, subject, removed, kept, name, progress)
+        arrays |= _outcome(ctx, subject, removed, kept, name, progress)
         ctx.save_checkpoint(progress.step, arrays, {})
     return arrays
 
@@ -87,7 +89,7 @@ def _outcome(
     before_on_kept: Array,
     name: str,
     progress: PhaseProgress,
-) -> Array:
+) -> Arrays:
     config: FairnessPruningConfig = ctx.config
     mask = _mask(subject, removed)
     rest = config.scale_factor if config.mode == "scale" else 0.0
@@ -97,16 +99,15 @@ def _outcome(
             subject.decoder,
             subject.batches,
             n_pairs=len(subject.plan.measured),
-            points=[
-                point for point in capture_points(subject.shape.layout) if point in PARITY_POINTS
-            ],
+            points=[p for p in capture_points(subject.shape.layout) if p in PARITY_POINTS],
             kept=mask[None],
+            with_loss=name in LOSS_CONTROLS,
             on_batch=progress.on_batch(f"running control {name}"),
         )
     neurons = subject.shape.dimensions.neurons
-    return outcome_of_masked(
-        masked, before_on_kept, removed, mode=config.mode, neurons=neurons
-    ).to_array()
+    outcome = outcome_of_masked(masked, before_on_kept, removed, mode=config.mode, neurons=neurons)
+    loss: Arrays = {} if masked.loss is None else {f"loss/{name}": masked.loss}
+    return {f"outcome/{name}": outcome.to_array(), **loss}
 
 
 def _mask(subject: Subject, removed: Removed) -> npt.NDArray[np.bool_]:
