@@ -182,14 +182,15 @@ def test_scores_stay_between_zero_and_one(values: list[float], weight: float) ->
     assert scores.max() <= 1
 
 
-def test_layer_without_reaction_is_ranked_by_importance_with_a_warning() -> None:
-    importance = {n: np.arange(10, dtype=np.float32) for n in range(2)}
+@pytest.mark.parametrize("bias_weight", [0.9, 1.0])
+def test_layer_without_reaction_is_ranked_by_importance_with_a_warning(bias_weight: float) -> None:
+    importance = {n: np.arange(10, 0, -1, dtype=np.float32) for n in range(2)}
     bias = {0: np.full(10, 1e-9, np.float32), 1: np.arange(10, dtype=np.float32) + 1}
-    bias[0][9] = 5e-9
+    bias[0][0] = 5e-9
 
-    chosen = select_neurons(bias, importance, config(bias_weight=0.9), DIMENSIONS)
+    chosen = select_neurons(bias, importance, config(bias_weight=bias_weight), DIMENSIONS)
 
-    assert chosen.removed[0] == [0, 1, 2]
+    assert chosen.removed[0] == [7, 8, 9]
     assert [warning.code for warning in chosen.warnings] == ["no_bias_signal"]
     assert "Layer 0" in chosen.warnings[0].message
 

@@ -62,9 +62,10 @@ def combined_scores(
     ndarray
         float32, shape (I,), in [0, 1].
     """
-    weight = np.float32(bias_weight)
-    reaction = np.zeros(len(bias), np.float32) if no_bias_signal(bias) else _min_max(bias)
-    score = weight * reaction + (np.float32(1) - weight) * (np.float32(1) - _min_max(importance))
+    # With full weight on a bias that is not there, every score would be 0 and indices would rank.
+    weight = np.float32(0 if no_bias_signal(bias) else bias_weight)
+    lack = np.float32(1) - _min_max(importance)
+    score = weight * _min_max(bias) + (np.float32(1) - weight) * lack
     clipped: Vector = np.clip(score, 0, 1)
     return clipped
 
