@@ -231,7 +231,7 @@ def test_only_the_size_field_of_the_config_changes(tmp_path: Path) -> None:
 
 def test_tokenizer_files_come_along_and_other_weights_stay_behind(tmp_path: Path) -> None:
     base = save_tiny_model(tmp_path / "base", "llama")
-    companions = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "README.md"}
+    companions = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "LICENSE"}
     foreign = {"pytorch_model.bin", "consolidated.safetensors", "model.gguf", "optimizer.pt"}
     for name in companions | foreign:
         (base / name).write_text(name)
@@ -242,6 +242,16 @@ def test_tokenizer_files_come_along_and_other_weights_stay_behind(tmp_path: Path
     assert present == {file.path for file in report.files}
     assert companions <= present
     assert not foreign & present
+
+
+def test_card_of_the_base_is_not_passed_off_as_that_of_the_edited_model(tmp_path: Path) -> None:
+    base = save_tiny_model(tmp_path / "base", "llama")
+    (base / "README.md").write_text("# The base model")
+
+    report = edit(base, tmp_path / "out", EVEN)
+
+    assert not (tmp_path / "out" / "README.md").exists()
+    assert "README.md" not in {file.path for file in report.files}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

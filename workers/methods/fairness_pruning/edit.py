@@ -23,6 +23,10 @@ from workers.models.tensor_files import CheckpointFiles, open_checkpoint
 
 OnProgress = Callable[[int, int], None]
 
+# Written anew: the config here, the card from the report. The base's card says nothing true of
+# the edited model, and the hash of a copy would be wrong as soon as the new card is there.
+_NOT_COPIED = frozenset({CONFIG, "README.md"})
+
 # Room beyond the new files, for what else the disk must hold while they are written.
 _SPACE_MARGIN = 1.05
 
@@ -141,7 +145,7 @@ def _write_companions(checkpoint: CheckpointFiles, folder: Path, plan: EditPlan)
         files.append(_write_file(folder / WEIGHTS_INDEX, _json(index)))
     for path in sorted(checkpoint.folder.iterdir()):
         wanted = is_allowed_file(path.name) and not is_weight_file(path.name)
-        if wanted and path.name != CONFIG and path.is_file():
+        if wanted and path.name not in _NOT_COPIED and path.is_file():
             files.append(_copy_file(path, folder / path.name))
     return files
 
