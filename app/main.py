@@ -16,7 +16,7 @@ from app.api.middleware import (
     RequestContextMiddleware,
 )
 from app.api.openapi import DESCRIPTION, TITLE, install_openapi
-from app.api.routes import ROUTERS, V1_ROUTERS
+from app.api.routes import ROUTERS
 from app.api.startup import open_runtime
 from app.api.state import State
 from app.metrics import HttpMetrics
@@ -56,8 +56,6 @@ def create_app(settings: Settings, *, maintenance: bool = True) -> FastAPI:
     app.state.registry = registry
     for router in ROUTERS:
         app.include_router(router)
-    for router in V1_ROUTERS:
-        app.include_router(router, prefix="/v1")
     install_error_handlers(app)
     install_openapi(app)
     return app

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, iter_route_contexts
 
 from app.api.deps import RequireScope
 from app.api.openapi_examples import REQUEST_EXAMPLES, RESPONSE_EXAMPLES
@@ -64,7 +64,8 @@ def build_document(app: FastAPI) -> dict[str, Any]:
 
 def api_routes(app: FastAPI) -> list[APIRoute]:
     """List the routes that are operations of the API."""
-    return [route for route in app.routes if isinstance(route, APIRoute)]
+    routes = (context.original_route for context in iter_route_contexts(app.routes))
+    return [route for route in routes if isinstance(route, APIRoute)]
 
 
 def required_scope(route: APIRoute) -> str | None:

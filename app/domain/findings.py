@@ -102,8 +102,11 @@ def _field_names(model: type[BaseModel] | None, location: Location) -> set[str]:
 
 
 def _step(annotation: Any, part: int | str) -> list[Any]:
-    """Annotations one level further in; a union's own tag in the location leads nowhere."""
+    """Annotations one level further in."""
     found: list[Any] = []
+    if isinstance(part, int) or not _has_field(annotation, part):
+        # Into an item of a list, a value of a mapping, or one member of a union.
+        found += _models_in(annotation)
     for model in _models_in(annotation):
         found += [
             field.annotation
@@ -111,6 +114,10 @@ def _step(annotation: Any, part: int | str) -> list[Any]:
             if part in (name, field.alias)
         ]
     return found
+
+
+def _has_field(annotation: Any, name: str) -> bool:
+    return any(name in model.model_fields for model in _models_in(annotation))
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

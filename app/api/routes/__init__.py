@@ -1,13 +1,15 @@
-"""All routers: public ones at the root, those that need a key below `/v1`."""
+"""All routers. Those below `/v1` need a key."""
 
 from app.api.routes import artifacts, health, job_files, job_records, jobs, keys, methods, problems
 
-ROUTERS = (health.router, problems.router, artifacts.public_router)
-V1_ROUTERS = (
+ROUTERS = (
+    health.router,
+    problems.router,
     methods.router,
     jobs.router,
     job_records.router,
     job_files.router,
     artifacts.router,
+    artifacts.public_router,
     keys.router,
 )

@@ -28,7 +28,7 @@ from app.domain.ids import IdPrefix, format_id
 from app.schemas.artifacts import ArtifactBody, LinkBody, LinkRequest
 from app.services import artifacts
 
-router = APIRouter(prefix="/artifacts", tags=["artifacts"])
+router = APIRouter(prefix="/v1/artifacts", tags=["artifacts"])
 public_router = APIRouter(prefix="/downloads", tags=["artifacts"])
 
 CONTENT_PROBLEMS = (

@@ -22,7 +22,7 @@ from app.services import artifacts
 from app.services.jobs import get_job
 from app.services.reproduction import request_of
 
-router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 TEXT = "text/plain"
 HTML = "text/html"
 MARKDOWN = "text/markdown"

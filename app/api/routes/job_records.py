@@ -34,7 +34,7 @@ from app.schemas.records import (
 from app.services import logs, records
 from app.services.jobs import get_job
 
-router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 TEXT = "text/plain"
 CSV = "text/csv"
 JSON_ONLY = [Depends(accepts_json)]

@@ -52,7 +52,7 @@ from app.services import jobs
 from app.services.idempotency import Answer
 from app.services.job_plan import JobPlan, plan_job, try_plan
 
-router = APIRouter(prefix="/jobs", tags=["jobs"], dependencies=[Depends(accepts_json)])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(accepts_json)])
 
 ACCEPTED_HEADERS = {"Retry-After": "2"}
 BODY_PROBLEMS = (UnsupportedMediaType, TooLarge)

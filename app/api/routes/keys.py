@@ -23,7 +23,7 @@ from app.security.scopes import Scope
 from app.services import keys
 from app.services.profile import get_profile
 
-router = APIRouter(tags=["keys"], dependencies=[Depends(accepts_json)])
+router = APIRouter(prefix="/v1", tags=["keys"], dependencies=[Depends(accepts_json)])
 
 
 @router.post(

@@ -17,7 +17,7 @@ from app.schemas.base import Listing
 from app.schemas.methods import BenchmarkBody, MethodBody, MethodSummary
 from app.services.methods import get_method, list_methods
 
-router = APIRouter(tags=["catalogue"])
+router = APIRouter(prefix="/v1", tags=["catalogue"])
 SCHEMA_MEDIA_TYPE = "application/schema+json"
 
 

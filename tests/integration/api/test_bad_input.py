@@ -293,7 +293,11 @@ ROWS = [
         neuron_indices={"0": [6]},
     ),
     pruning(
-        "layer too high", "2", "/config/neuron_indices/5", fraction=..., neuron_indices={"5": [0]}
+        "layer too high",
+        "0 to 1",
+        "/config/neuron_indices",
+        fraction=...,
+        neuron_indices={"5": [0]},
     ),
     # Models.
     job(

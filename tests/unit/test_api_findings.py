@@ -1,0 +1,76 @@
+"""Validation errors as findings."""
+
+import pytest
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from app.domain.findings import did_you_mean, findings_of, json_pointer
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    alpha: float = 0.5
+    beta: int = 1
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    inner: Inner | None = None
+    many: list[Inner] = []
+    named: dict[str, Inner] = {}
+
+
+def findings(body: object) -> list[tuple[str, str, str]]:
+    with pytest.raises(ValidationError) as error:
+        Outer.model_validate(body)
+    found = findings_of(error.value.errors(), Outer, prefix=("config",))
+    return [(one.pointer, one.code, one.message) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("location", "pointer"),
+    [((), ""), (("a", 0, "b"), "/a/0/b"), (("a/b", "c~d"), "/a~1b/c~0d")],
+)
+def test_pointer_follows_rfc_6901(location: tuple[int | str, ...], pointer: str) -> None:
+    assert json_pointer(location) == pointer
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"inner": {"alfa": 1}}, "/config/inner/alfa"),
+        ({"many": [{}, {"alfa": 1}]}, "/config/many/1/alfa"),
+        ({"named": {"x": {"alfa": 1}}}, "/config/named/x/alfa"),
+    ],
+)
+def test_misspelt_field_gets_a_suggestion_at_any_depth(body: object, pointer: str) -> None:
+    (found,) = findings(body)
+
+    assert found == (pointer, "unknown_field", "Unknown field 'alfa'. Did you mean 'alpha'?")
+
+
+def test_field_like_no_other_gets_the_list() -> None:
+    ((_, _, message),) = findings({"zzz": 1})
+
+    assert message == "Unknown field 'zzz'. Known here: inner, many, named."
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (True, "Give a whole number here, not true."),
+        ("1", "Give a whole number here, not text."),
+        (None, "Give a whole number here, not null."),
+        ([1], "Give a whole number here, not an array."),
+    ],
+)
+def test_wrong_type_is_named(value: object, message: str) -> None:
+    ((_, _, said),) = findings({"inner": {"beta": value}})
+
+    assert said == message
+
+
+def test_suggestion_needs_some_likeness() -> None:
+    assert did_you_mean("steps", []) == "Leave it out."
+    assert did_you_mean("step", ["steps", "seed"]) == "Did you mean 'steps'?"
