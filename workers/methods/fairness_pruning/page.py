@@ -5,7 +5,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from app.catalog.methods.fairness_pruning import METHOD
-from workers.methods.fairness_pruning.controls import IMPORTANCE_ONLY, NO_CONTROLS
+from workers.methods.fairness_pruning.controls import (
+    IMPORTANCE_ONLY,
+    MIN_HOLDOUT_PAIRS,
+    NO_CONTROLS,
+)
 from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
 from workers.methods.fairness_pruning.metrics import PARITY, percent_reduction
 from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS, Split
@@ -119,11 +123,10 @@ def _subtitle(evidence: Evidence) -> str:
         for split in SPLITS
         if evidence.plan.columns(split)
     ]
-    removed = sum(len(indices) for indices in evidence.removed.values())
+    touched = [len(indices) for indices in evidence.removed.values() if indices]
     pairs = f"; {', '.join(counts)}" if counts else ""
-    return (
-        f"{removed} neurons in {len(evidence.removed)} layers, mode {evidence.config.mode}{pairs}"
-    )
+    where = f"{len(touched)} of {len(evidence.removed)} layers"
+    return f"{sum(touched)} neurons in {where}, mode {evidence.config.mode}{pairs}"
 
 
 def _verdict_sentence(evidence: Evidence) -> str:
@@ -137,7 +140,9 @@ def _verdict_sentence(evidence: Evidence) -> str:
 
 
 def _judged_split(evidence: Evidence) -> Split:
-    return "holdout" if evidence.plan.columns("holdout") else "selection"
+    """Say which pairs the verdict speaks of: few held-out ones allow none about themselves."""
+    is_enough = len(evidence.plan.columns("holdout")) >= MIN_HOLDOUT_PAIRS
+    return "holdout" if is_enough else "selection"
 
 
 def _parity_change(evidence: Evidence, split: Split) -> float | None:

@@ -122,8 +122,11 @@ def _planes(evidence: Evidence, diagnosis: Diagnosis, stage: Stage) -> Iterator[
             continue
         activations = _pair_activations(evidence, pair, rows)
         picture = pca_plane(PICTURE_POINT.value, layer, activations, stage=stage)
-        if picture is not None:
-            yield picture
+        if picture is None:
+            message = f"No PCA picture of layer {layer}, {stage} the edit: fewer than three tokens."
+            evidence.ctx.warn("picture_skipped", message)
+            continue
+        yield picture
 
 
 def _pair_activations(

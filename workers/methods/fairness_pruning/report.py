@@ -8,6 +8,7 @@ import numpy as np
 
 from workers.evaluation.bootstrap import generator_for, paired_difference_interval
 from workers.methods.fairness_pruning.amplification import amplification
+from workers.methods.fairness_pruning.capture import NEURON_POINTS, CapturePoint
 from workers.methods.fairness_pruning.controls import LOSS_CONTROLS
 from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
 from workers.methods.fairness_pruning.generation import Continuation, first_difference
@@ -277,15 +278,28 @@ def demographic_columns(evidence: Evidence) -> list[int]:
 
 def layers_entry(evidence: Evidence) -> dict[str, Any]:
     """Curves over depth per component, for each split, before and after."""
-    entry: dict[str, Any] = {}
-    for split in SPLITS:
-        columns = evidence.plan.columns(split)
-        if columns and evidence.base is not None and evidence.edited is not None:
-            entry[split] = {
-                "before": layer_curves(evidence.base, columns),
-                "after": layer_curves(evidence.edited, columns),
-            }
-    return entry
+    if evidence.base is None or evidence.edited is None:
+        return {}
+    slots = np.array([len(pair.alignment.slots) for pair in evidence.plan.measured])
+    hidden = evidence.shape.dimensions.hidden
+    sizes = evidence.edit.state
+    stages = {
+        "before": (evidence.base, sizes["intermediate_size_before"]),
+        "after": (evidence.edited, sizes["intermediate_size_after"]),
+    }
+    return {
+        split: {
+            stage: layer_curves(
+                diagnosis,
+                columns,
+                slots=slots,
+                widths={p: neurons if p in NEURON_POINTS else hidden for p in CapturePoint},
+            )
+            for stage, (diagnosis, neurons) in stages.items()
+        }
+        for split in SPLITS
+        if (columns := evidence.plan.columns(split))
+    }
 
 
 def neuron_map_entry(evidence: Evidence) -> dict[str, Any] | None:
@@ -332,6 +346,7 @@ def _text_entry(made: Continuation) -> dict[str, Any]:
 def warnings_of(evidence: Evidence) -> list[str]:
     """Sentences that the reader must know before believing a number."""
     warnings = [message for _code, message in evidence.edit.state["warnings"]]
+    warnings += _padding_warnings(evidence)
     if not evidence.config.controls.enabled:
         warnings.insert(0, "No controls were run, so nothing can be said about the selection.")
     for pair in evidence.plan.pairs:
@@ -350,6 +365,24 @@ def warnings_of(evidence: Evidence) -> list[str]:
             "part of the difference after the swapped words comes from their shifted positions."
         )
     return warnings
+
+
+def _padding_warnings(evidence: Evidence) -> list[str]:
+    """Say that unequal layers were filled up, and how small the model is then."""
+    padding = evidence.edit.state["padding_neurons"]
+    if not padding:
+        return []
+    before = evidence.edit.state["intermediate_size_before"]
+    kept = evidence.edit.state["intermediate_size_after"]
+    effect = (
+        "the model is as large as before, as in mode zero"
+        if kept == before
+        else f"every layer stores {kept} neurons"
+    )
+    return [
+        f"Layers of unequal size were filled with {sum(padding.values())} zero neurons, because "
+        f"a model has one size for all layers: {effect}."
+    ]
 
 
 def _finite(value: Any) -> Any:

@@ -1,0 +1,77 @@
+"""What the report of a whole job says beside its numbers."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fairness_pruning_jobs import QUIET, Job, pair, run_job, word_model
+from workers.methods.fairness_pruning.controls import SELECTION_ONLY
+
+TAILS = ("was very old", "is happy", "said it", "saw the house", "was in the house", "and a cook")
+PAIRS = [pair(f"the man {tail}", f"the woman {tail}") for tail in TAILS]
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return word_model(tmp_path_factory.mktemp("model") / "llama")
+
+
+def page_of(job: Job) -> str:
+    return (job.context.out_dir / "report.html").read_text(encoding="utf-8")
+
+
+def run(model_dir: Path, root: Path, **config: Any) -> Job:
+    return run_job(model_dir, root, {**QUIET, "pairs": PAIRS, "fraction": 0.1, **config})
+
+
+def test_verdict_from_few_held_out_pairs_quotes_the_selection_pairs(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    held_out = [pair(f"a boy {tail}", f"a girl {tail}") for tail in TAILS[:3]]
+
+    job = run(model_dir, tmp_path, holdout_pairs=held_out, controls={"random_seeds": 3})
+
+    assert job.report["verdict"]["wording"] == SELECTION_ONLY
+    assert f"% on selection pairs: {SELECTION_ONLY}" in page_of(job)
+
+
+def test_filled_up_layers_are_a_warning_and_only_edited_layers_are_counted(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    job = run(model_dir, tmp_path, layers=[0])
+
+    (warning,) = (text for text in job.report["warnings"] if "zero neurons" in text)
+    assert "filled with 4 zero neurons" in warning
+    assert "as large as before" in warning
+    assert "4 neurons in 1 of 3 layers" in page_of(job)
+
+
+def test_a_pair_of_too_few_tokens_is_a_warning_and_no_picture(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    job = run(model_dir, tmp_path, pairs=[pair("man", "woman")], plots=["pca"], plot_layers=[1])
+
+    assert not list((job.context.out_dir / "plots").glob("pca_*"))
+    assert ("picture_skipped", "layer 1, before") in [
+        (code, message.partition("of ")[2].partition(" the")[0])
+        for code, message in job.context.warnings
+    ]
+
+
+def test_listed_hashes_are_those_of_the_files_in_the_checkpoint(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    for path in model_dir.iterdir():
+        (base / path.name).write_bytes(path.read_bytes())
+    (base / "README.md").write_text("# The base model", encoding="utf-8")
+
+    job = run(base, tmp_path / "job")
+
+    for file in job.report["checkpoint_files"]:
+        content = (job.checkpoint / file["path"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == file["sha256"], file["path"]
+    assert "The base model" not in (job.checkpoint / "README.md").read_text(encoding="utf-8")
