@@ -11,13 +11,19 @@ from transformers import AutoModelForCausalLM
 from app.domain.architectures import find_layout
 from app.domain.errors import JobErrorCode, JobFailure
 from tests.fairness_pruning_jobs import QUIET, job_context, pair, word_model
-from tests.tiny_models import LAYERS, NEURONS
+from tests.tiny_models import HIDDEN, LAYERS, NEURONS
 from workers.methods.fairness_pruning.batches import make_batches
 from workers.methods.fairness_pruning.bias_scores import ScoreRule, new_bias_scores
 from workers.methods.fairness_pruning.calibration import activation_norms, windows
-from workers.methods.fairness_pruning.capture import CapturePoint, Decoder, capture, capture_points
+from workers.methods.fairness_pruning.capture import (
+    NEURON_POINTS,
+    CapturePoint,
+    Decoder,
+    capture,
+    capture_points,
+)
 from workers.methods.fairness_pruning.diagnosis import Diagnosis, PictureRequest, diagnose
-from workers.methods.fairness_pruning.metrics import PARITY, pair_metrics
+from workers.methods.fairness_pruning.metrics import PARITY, layer_curves, pair_metrics
 from workers.methods.fairness_pruning.subject import Subject, load_subject, read_plan
 
 PAIRS = [
@@ -98,6 +104,20 @@ def test_every_statistic_agrees_with_a_slow_reading(subject: Subject, point: Cap
             for name, value in expected.items():
                 measured = found.of(name, point)[layer, number]
                 assert measured == pytest.approx(value, rel=1e-4, abs=1e-6), (name, number)
+
+
+def test_layer_curves_describe_the_differences_of_each_layer(subject: Subject) -> None:
+    slots = np.array([len(planned.alignment.slots) for planned in subject.plan.pairs])
+    widths = {p: NEURONS if p in NEURON_POINTS else HIDDEN for p in CapturePoint}
+
+    curves = layer_curves(measure(subject), [0, 3], slots=slots, widths=widths)["gate_proj"]
+
+    differences = [np.abs(np.subtract(*slots_alone(subject, n, ("gate_proj", 2)))) for n in (0, 3)]
+    assert curves["max"][2] == pytest.approx(max(d.max() for d in differences), rel=1e-5)
+    assert curves["std"][2] == pytest.approx(np.mean([d.std() for d in differences]), rel=1e-4)
+    assert curves["l2"][2] == pytest.approx(
+        np.mean([np.linalg.norm(d) for d in differences]), rel=1e-5
+    )
 
 
 def test_module_names_are_those_of_the_layer(subject: Subject) -> None:

@@ -1,7 +1,6 @@
 """The numbers of a diagnosis that a report shows: one value per pair and metric."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,34 +66,43 @@ def component_means(diagnosis: Diagnosis) -> dict[str, Array]:
     }
 
 
-def layer_curves(diagnosis: Diagnosis, columns: Sequence[int]) -> dict[str, dict[str, list[float]]]:
-    """Mean over pairs per component and layer, absolute and relative; empty without pairs."""
-    if not columns:
-        return {}
-    return {
-        point.value: {
-            "mean": diagnosis.of("mean", point)[:, columns].mean(axis=1).tolist(),
-            "relative": diagnosis.relative(point)[:, columns].mean(axis=1).tolist(),
-        }
-        for point in diagnosis.points
-    }
+def layer_curves(
+    diagnosis: Diagnosis,
+    columns: Sequence[int],
+    *,
+    slots: npt.NDArray[np.int64],
+    widths: Mapping[CapturePoint, int],
+) -> dict[str, dict[str, list[float]]]:
+    """Describe each component by layer over some pairs.
 
+    Mean, relative, Euclidean norm and population deviation of the differences are means over
+    pairs, `max` is the largest over pairs.
 
-def spread(
-    diagnosis: Diagnosis, slots: npt.NDArray[np.int64], widths: Mapping[str, int]
-) -> dict[str, dict[str, Any]]:
-    """Largest difference, Euclidean norm and population deviation per component, layer and pair."""
-    result: dict[str, dict[str, Any]] = {}
+    Parameters
+    ----------
+    columns
+        Pairs to describe; at least one.
+    slots
+        Number of aligned slots of every pair.
+    widths
+        Width of the activations at each point.
+    """
+    curves = {}
     for point in diagnosis.points:
+        mean = diagnosis.of("mean", point)
         squares = diagnosis.of("square_sum", point)
-        mean_square = squares / (slots * widths[point.value])
-        variance = np.maximum(mean_square - diagnosis.of("mean", point) ** 2, 0)
-        result[point.value] = {
-            "max": diagnosis.of("max", point),
+        variance = np.maximum(squares / (slots * widths[point]) - mean**2, 0)
+        by_pair = {
+            "mean": mean,
+            "relative": diagnosis.relative(point),
             "l2": np.sqrt(squares),
             "std": np.sqrt(variance),
         }
-    return result
+        curves[point.value] = {
+            name: values[:, columns].mean(axis=1).tolist() for name, values in by_pair.items()
+        }
+        curves[point.value]["max"] = diagnosis.of("max", point)[:, columns].max(axis=1).tolist()
+    return curves
 
 
 def percent_reduction(before: float, after: float) -> float | None:

@@ -368,7 +368,7 @@ def warnings_of(evidence: Evidence) -> list[str]:
 
 
 def _padding_warnings(evidence: Evidence) -> list[str]:
-    """Say that unequal layers were filled up, and how small the model is then."""
+    """Say that unequal layers were filled up: the model is then larger than expected."""
     padding = evidence.edit.state["padding_neurons"]
     if not padding:
         return []
