@@ -15,7 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from app.api.deps import RequireScope
-from app.api.openapi_examples import REQUEST_EXAMPLES, RESPONSE_EXAMPLES
+from app.api.openapi_examples import REQUESTS, RESPONSES
 from app.schemas.problems import Problem
 
 TITLE = "Evenhand"
@@ -104,13 +104,17 @@ def _complete(operation: dict[str, Any], scope: str | None) -> None:
     if scope is not None:
         operation["security"] = [{"apiKey": []}]
         operation["x-required-scope"] = str(scope)
+    if "HTTPValidationError" in str(operation["responses"].get("422")):
+        # FastAPI's own shape, which this service never answers with.
+        del operation["responses"]["422"]
     name = operation["operationId"]
-    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
-    if content is not None and name in REQUEST_EXAMPLES:
-        content["examples"] = REQUEST_EXAMPLES[name]
-    for status, example in RESPONSE_EXAMPLES.get(name, {}).items():
-        for body in operation["responses"].get(status, {}).get("content", {}).values():
-            body.setdefault("examples", {"example": {"value": example}})
+    if name in REQUESTS:
+        content = operation["requestBody"]["content"]["application/json"]
+        content["examples"] = {"example": {"value": REQUESTS[name]}}
+    if name in RESPONSES:
+        status, example = RESPONSES[name]
+        content = operation["responses"][status]["content"]["application/json"]
+        content["examples"] = {"example": {"value": example}}
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from app.domain.errors import (
     TooLarge,
     Unauthenticated,
     UnsupportedMediaType,
+    ValidationFailed,
 )
 from app.domain.ids import IdPrefix, format_id
 from app.schemas.artifacts import ArtifactBody, LinkBody, LinkRequest
@@ -110,7 +111,7 @@ def create_download_url(
     operation_id="getDownload",
     summary="Read an artifact's bytes by a signed link",
     response_class=Response,
-    responses={**public_problems(Unauthenticated, *CONTENT_PROBLEMS), **BYTES},
+    responses={**public_problems(Unauthenticated, ValidationFailed, *CONTENT_PROBLEMS), **BYTES},
 )
 def get_download(
     request: Request,

@@ -1,0 +1,171 @@
+"""What holds for every answer: headers, problem pages, health, and outages."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.api.openapi import api_routes
+from app.api.problems import all_problems
+from app.db.session import Database
+from app.domain.errors import Unavailable
+from app.main import create_app
+from app.security.scopes import GRANTABLE
+from app.settings import Settings
+from tests.fixtures.database import make_project
+from tests.integration.api.callers import JOB, Caller, make_key
+from tests.integration.api.runs import finished_job
+
+
+def test_problem_has_all_members_of_rfc_9457(caller: Caller) -> None:
+    problem = caller.get("/v1/jobs/job_1").json()
+
+    assert problem["type"] == "/problems/not_found"
+    assert problem["title"] == "Not found"
+    assert problem["status"] == 404
+    assert problem["instance"] == "/v1/jobs/job_1"
+    assert problem.keys() == {"type", "title", "status", "detail", "instance", "code", "request_id"}
+
+
+@pytest.mark.parametrize("code", sorted(all_problems()))
+def test_every_problem_code_has_a_page(caller: Caller, code: str) -> None:
+    page = caller.app.client.get(f"/problems/{code}", headers={"Accept": "text/html"})
+    data = caller.app.client.get(f"/problems/{code}", headers={"Accept": "application/json"})
+
+    assert code in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert data.json()["status"] == all_problems()[code].status
+
+
+def test_every_get_also_answers_head(caller: Caller) -> None:
+    job_id = finished_job(caller, {"report.json": b"{}", "report.html": b"<p>"})
+    artifact_id = caller.get(f"/v1/jobs/{job_id}/artifacts").json()["data"][0]["id"]
+    key_id = caller.get("/v1/me").json()["key"]["id"]
+    ids = {"job_id": job_id, "artifact_id": artifact_id, "key_id": key_id}
+    ids |= {"name": "fake", "code": "not_found"}
+    varying = {"x-request-id", "content-length"}
+
+    for route in api_routes(caller.app.client.app):
+        if "GET" not in route.methods or route.path.startswith("/downloads"):
+            continue
+        path = route.path.format(**ids)
+        full, head = caller.get(path), caller.request("HEAD", path)
+        assert head.status_code == full.status_code == 200, path
+        assert head.content == b"", path
+        if route.path != "/metrics":
+            assert head.headers.get("content-length") == full.headers.get("content-length"), path
+        assert head.headers.keys() - varying == full.headers.keys() - varying, path
+
+
+def test_schema_has_an_identity_and_a_tag(caller: Caller) -> None:
+    path = "/v1/methods/fake/schema"
+    first = caller.get(path)
+
+    again = caller.get(path, headers={"If-None-Match": first.headers["etag"]})
+
+    assert first.json()["$id"].endswith("/v1/methods/fake/schema?version=1.0.0")
+    assert first.json()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert again.status_code == 304
+
+
+def test_catalogue_shows_methods_with_schema_and_example(caller: Caller) -> None:
+    listed = [method["name"] for method in caller.get("/v1/methods").json()["data"]]
+    method = caller.get("/v1/methods/fairness_pruning").json()
+
+    assert listed == sorted(listed)
+    assert {"fake", "fairness_pruning"} <= set(listed)
+    assert method["config_schema"]["additionalProperties"] is False
+    assert method["metrics"]
+    assert method["example_config"]
+    assert caller.get("/v1/benchmarks").json() == {"data": []}
+
+
+def test_unknown_method_gets_a_suggestion(caller: Caller) -> None:
+    answer = caller.get("/v1/methods/fairness-pruning")
+
+    assert answer.status_code == 404
+    assert "Did you mean 'fairness_pruning'?" in answer.json()["detail"]
+
+
+def test_health_needs_no_key(caller: Caller) -> None:
+    client = caller.app.client
+
+    assert client.get("/livez").json() == {"status": "alive"}
+    assert client.get("/version").json()["database_schema"] == "0001"
+    ready = client.get("/readyz")
+    assert (ready.status_code, ready.json()["status"]) == (200, "ready")
+
+
+def test_metrics_name_routes_by_template_and_state_by_rows(caller: Caller) -> None:
+    job_id = finished_job(caller)
+    caller.get(f"/v1/jobs/{job_id}")
+
+    text = caller.app.client.get("/metrics").text
+
+    assert 'route="/v1/jobs/{job_id}",status="200"' in text
+    assert job_id not in text
+    assert 'debias_jobs{device_class="cpu",status="succeeded"}' in text.replace(
+        'status="succeeded",device_class="cpu"', 'device_class="cpu",status="succeeded"'
+    )
+    assert 'debias_attempts_total{outcome="succeeded"}' in text
+    assert "debias_outbox_pending" in text
+    assert "debias_queue_oldest_age_seconds" in text
+
+
+def test_database_with_another_schema_is_refused_at_start(tmp_path: Path) -> None:
+    settings = Settings(_env_file=None, home=tmp_path)
+
+    with (
+        pytest.raises(Unavailable, match="debias db upgrade"),
+        TestClient(create_app(settings, maintenance=False)),
+    ):
+        pass
+
+
+def test_database_that_is_gone_is_answered_503(sqlite_settings: Settings, tmp_path: Path) -> None:
+    with TestClient(create_app(sqlite_settings, maintenance=False)) as client:
+        runtime = client.app_state["runtime"]
+        runtime.context.database.dispose()
+        for path in tmp_path.glob("debias.db*"):
+            path.unlink()
+        tmp_path.joinpath("debias.db").mkdir()
+
+        answer = client.get("/v1/jobs", headers={"Authorization": "Bearer x"})
+        ready = client.get("/readyz")
+
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    assert "sqlite" not in answer.text.lower()
+    assert ready.status_code == 503
+    assert ready.json()["database"] is False
+
+
+def test_store_that_cannot_be_written_makes_the_service_unready(
+    sqlite_settings: Settings, tmp_path: Path
+) -> None:
+    with TestClient(create_app(sqlite_settings, maintenance=False)) as client:
+        shutil.rmtree(tmp_path / "objects")
+        (tmp_path / "objects").write_text("a file where the folder was")
+        runtime = client.app_state["runtime"]
+        runtime.readiness.run_once()
+
+        assert client.get("/readyz").json()["store"] is False
+
+
+def test_total_of_waiting_jobs_is_bounded(sqlite_settings: Settings) -> None:
+    settings = sqlite_settings.model_copy(update={"max_queued_total": 1})
+    with TestClient(create_app(settings, maintenance=False)) as client:
+        database: Database = client.app_state["runtime"].context.database
+        key = key_of_new_project(database)
+        headers = {"Authorization": f"Bearer {key}"}
+        client.post("/v1/jobs", json=JOB, headers=headers)
+
+        answer = client.post("/v1/jobs", json=JOB, headers=headers)
+
+    assert (answer.status_code, answer.json()["code"]) == (503, "queue_full")
+    assert int(answer.headers["retry-after"]) > 0
+
+
+def key_of_new_project(database: Database) -> str:
+    return make_key(database, make_project(database), sorted(GRANTABLE))
