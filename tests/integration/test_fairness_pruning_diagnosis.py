@@ -118,6 +118,10 @@ def test_layer_curves_describe_the_differences_of_each_layer(subject: Subject) -
     assert curves["l2"][2] == pytest.approx(
         np.mean([np.linalg.norm(d) for d in differences]), rel=1e-5
     )
+    first = [subject.plan.pairs[n].alignment.first_affected for n in (0, 3)]
+    affected = [d[start:].mean() for d, start in zip(differences, first, strict=True)]
+    assert curves["affected_mean"][2] == pytest.approx(np.mean(affected), rel=1e-5)
+    assert curves["affected_relative"][2] > curves["relative"][2]
 
 
 def test_module_names_are_those_of_the_layer(subject: Subject) -> None:

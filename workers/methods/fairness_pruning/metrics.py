@@ -76,7 +76,7 @@ def layer_curves(
     """Describe each component by layer over some pairs.
 
     Mean, relative, Euclidean norm and population deviation of the differences are means over
-    pairs, `max` is the largest over pairs.
+    pairs, `max` is the largest over pairs. `affected_` counts slots from the first difference on.
 
     Parameters
     ----------
@@ -95,6 +95,8 @@ def layer_curves(
         by_pair = {
             "mean": mean,
             "relative": diagnosis.relative(point),
+            "affected_mean": diagnosis.of("affected_mean", point),
+            "affected_relative": diagnosis.relative(point, affected=True),
             "l2": np.sqrt(squares),
             "std": np.sqrt(variance),
         }
