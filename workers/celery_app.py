@@ -4,6 +4,7 @@ import importlib
 import os
 import select
 import signal
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from uuid import UUID
 import psutil
 import structlog
 from celery import Celery, bootsteps, signals
+from celery.exceptions import SecurityWarning
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.catalog.registry import load_registry
@@ -58,6 +60,8 @@ def run_worker(settings: Settings, options: WorkerOptions) -> int:
     """Run a worker until it is told to stop; return its exit code."""
     if settings.broker_url is None:
         raise ValueError("no broker: set DEBIAS_BROKER_URL")
+    # Celery warns of root because of pickled messages; ours are JSON and nothing else is taken.
+    warnings.simplefilter("ignore", SecurityWarning)
     process = WorkerProcess(settings, options)
     process.prepare()
     app = process.create_app()

@@ -126,7 +126,7 @@ def count_dispatched(session: Session) -> dict[str, int]:
         .where(Job.status == JobStatus.QUEUED, Job.dispatched_at.is_not(None))
         .group_by(Job.device_class)
     )
-    return dict(rows.tuples().all())
+    return dict(rows.all())
 
 
 def find_unclaimed(

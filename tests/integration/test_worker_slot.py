@@ -1,0 +1,190 @@
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+
+from app.db.session import Database
+from app.db.tables import Job, OutboxMessage, Worker
+from app.db.transition import transition
+from app.dispatch.dispatcher import Dispatcher
+from app.domain.states import Actor, JobStatus
+from tests.execution import (
+    TIMING,
+    RecordingBroker,
+    add_worker,
+    claim,
+    claim_next,
+    dispatch_one,
+    queue_job,
+    read_attempts,
+    read_job,
+)
+from tests.fixtures.database import make_project
+from workers.slot import SlotFacts, WorkerSlot, open_parent_database
+
+LOST = "Worker exited prematurely: signal 11 (SIGSEGV) Job: 0."
+
+
+@pytest.fixture
+def slot(database_url: str, tmp_path: Path) -> WorkerSlot:
+    facts = SlotFacts(classes=("cpu",), scratch_dir=tmp_path, scratch_min_free_bytes=0)
+    return WorkerSlot(open_parent_database(database_url), facts, TIMING)
+
+
+@pytest.fixture
+def project(database: Database) -> UUID:
+    return make_project(database)
+
+
+def announce(database: Database, slot: WorkerSlot) -> None:
+    with database.write() as session:
+        slot.child_ready(session, "cpu", now=database.now(session))
+
+
+def read_worker(database: Database, slot: WorkerSlot) -> Worker:
+    with database.read() as session:
+        statement = sa.select(Worker).where(Worker.id == slot.identity.id)
+        return session.execute(statement).scalar_one()
+
+
+def test_a_worker_is_known_once_its_child_waits_for_a_job(
+    database: Database, slot: WorkerSlot
+) -> None:
+    announce(database, slot)
+
+    worker = read_worker(database, slot)
+    assert (worker.state, worker.classes, worker.current_job_id) == ("ready", ["cpu"], None)
+    with database.read() as session:
+        assert session.execute(sa.select(OutboxMessage.topic)).scalars().all() == ["dispatch"]
+
+
+def test_a_worker_is_no_free_slot_between_a_job_and_its_next_child(
+    database: Database, slot: WorkerSlot, project: UUID
+) -> None:
+    announce(database, slot)
+    queue_job(database, project)
+    claimed = claim_next(database, slot.identity)
+    slot.child_lost(claimed.job_id, claimed.dispatch, LOST)
+    queue_job(database, project)
+    broker = RecordingBroker()
+    dispatcher = Dispatcher(database, broker, timing=TIMING, device_classes=("cpu",))
+
+    dispatcher.run_once()
+    before = list(broker.messages)
+    announce(database, slot)
+    dispatcher.run_once()
+
+    assert before == []
+    assert len(broker.messages) == 1
+
+
+def test_the_attempt_of_a_dead_child_ends_at_once_and_says_how(
+    database: Database, slot: WorkerSlot, project: UUID
+) -> None:
+    job_id = queue_job(database, project)
+    claimed = claim_next(database, slot.identity)
+
+    slot.child_lost(job_id, claimed.dispatch, LOST)
+
+    job = read_job(database, job_id)
+    attempt = read_attempts(database, job_id)[0]
+    assert (job.status, job.failures) == ("queued", 1)
+    assert (attempt.outcome, attempt.signal, attempt.error["code"]) == ("lost", 11, "worker_lost")
+
+
+def test_a_child_that_died_before_its_claim_only_gives_the_message_back(
+    database: Database, slot: WorkerSlot, project: UUID
+) -> None:
+    job_id = queue_job(database, project)
+    dispatched = dispatch_one(database)
+    assert dispatched is not None
+
+    slot.child_lost(*dispatched, LOST)
+
+    job = read_job(database, job_id)
+    assert (job.status, job.failures, job.dispatched_at) == ("queued", 0, None)
+
+
+def test_the_death_of_a_fenced_child_does_not_touch_the_newer_attempt(
+    database: Database, slot: WorkerSlot, project: UUID
+) -> None:
+    job_id = queue_job(database, project)
+    old = claim_next(database, slot.identity)
+    with database.write() as session:  # reaped meanwhile, and claimed by another worker
+        transition(
+            session,
+            job_id,
+            JobStatus.RUNNING,
+            JobStatus.QUEUED,
+            Actor.REAPER,
+            now=database.now(session),
+        )
+    dispatched = dispatch_one(database)
+    assert dispatched is not None
+    newer = claim(database, *dispatched, add_worker(database))
+
+    slot.child_lost(job_id, old.dispatch, LOST)
+
+    job = read_job(database, job_id)
+    assert newer is not None
+    assert (job.status, job.fence) == ("running", newer.fence)
+
+
+def test_a_kill_near_the_memory_limit_counts_as_out_of_memory(
+    database: Database, slot: WorkerSlot, project: UUID
+) -> None:
+    job_id = queue_job(database, project)
+    claimed = claim_next(database, slot.identity)
+    with database.write() as session:
+        attempt = read_attempts(database, job_id)[0]
+        session.merge(attempt).peak_rss_bytes = 2**62
+
+    slot.child_lost(job_id, claimed.dispatch, "Worker exited prematurely: signal 9 (SIGKILL)")
+
+    assert read_job(database, job_id).error["code"] == "oom_host"
+
+
+def test_a_worker_that_leaves_gives_back_what_its_child_could_not(
+    database: Database, slot: WorkerSlot, project: UUID
+) -> None:
+    announce(database, slot)
+    job_id = queue_job(database, project)
+    claim_next(database, slot.identity)
+
+    slot.leave()
+
+    assert (read_job(database, job_id).status, read_worker(database, slot).state) == (
+        "queued",
+        "stopped",
+    )
+    assert read_attempts(database, job_id)[0].outcome == "drained"
+
+
+def test_an_idle_worker_whose_message_waits_for_long_knows_it(
+    database: Database, slot: WorkerSlot, project: UUID
+) -> None:
+    announce(database, slot)
+    job_id = queue_job(database, project)
+    dispatch_one(database)
+    fresh = slot.is_overlooked()
+    with database.write() as session:
+        early = database.now(session).replace(year=2020)
+        session.execute(
+            sa.update(Job).where(Job.id == job_id).values(dispatched_at=early, published_at=early)
+        )
+
+    assert (fresh, slot.is_overlooked()) == (False, True)
+
+
+def test_a_row_of_a_killed_worker_of_this_host_is_marked_as_lost(
+    database: Database, slot: WorkerSlot
+) -> None:
+    dead = add_worker(database, host=slot.identity.host, pid=2**22 + 1)
+    elsewhere = add_worker(database, host="elsewhere", pid=2**22 + 1)
+
+    slot.forget_predecessors()
+
+    with database.read() as session:
+        states = dict(session.execute(sa.select(Worker.id, Worker.state)).all())
+    assert states == {dead.id: "lost", elsewhere.id: "ready"}

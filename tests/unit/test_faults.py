@@ -1,0 +1,80 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from app.domain.errors import JobErrorCode, JobFailure
+from workers.runtime.faults import (
+    memory_limit_bytes,
+    name_failure,
+    oom_kills,
+    parse_worker_loss,
+)
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named like torch's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryError(), JobErrorCode.OOM_HOST),
+        (OutOfMemoryError(), JobErrorCode.OOM_DEVICE),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), JobErrorCode.DISK_FULL),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), JobErrorCode.DISK_FULL),
+        (OSError(errno.EACCES, os.strerror(errno.EACCES)), JobErrorCode.INTERNAL),
+        (FloatingPointError("loss is nan"), JobErrorCode.NUMERICAL_FAILURE),
+        (KeyError("x"), JobErrorCode.INTERNAL),
+    ],
+)
+def test_each_kind_of_trouble_has_its_code(error: Exception, code: JobErrorCode) -> None:
+    assert name_failure(error).code is code
+
+
+def test_a_typed_failure_stays_what_it_is() -> None:
+    failure = JobFailure(JobErrorCode.EVALUATION_FAILED, "m", "h")
+
+    assert name_failure(failure) is failure
+
+
+def test_the_words_of_an_unexpected_error_do_not_reach_the_user() -> None:
+    assert "/secret" not in name_failure(ValueError("/secret/path")).message
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("Worker exited prematurely: signal 9 (SIGKILL) Job: 0.", (None, 9)),
+        ("Worker exited prematurely: exitcode 70 Job: 3.", (70, None)),
+        ("something else", (None, None)),
+    ],
+)
+def test_exit_code_and_signal_are_read_from_celerys_words(
+    words: str, expected: tuple[int | None, int | None]
+) -> None:
+    assert parse_worker_loss(words) == expected
+
+
+def test_the_kernels_count_of_kills_is_read(tmp_path: Path) -> None:
+    counter = tmp_path / "memory.events"
+    counter.write_text("low 0\nhigh 3\noom 2\noom_kill 1\n")
+
+    assert oom_kills((tmp_path / "missing", counter)) == 1
+
+
+def test_a_host_that_counts_no_kills_says_so(tmp_path: Path) -> None:
+    assert oom_kills((tmp_path / "missing",)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1073741824", 2**30), ("max", None), (str(2**63 - 4096), None)]
+)
+def test_the_memory_limit_of_a_container_is_read(
+    tmp_path: Path, text: str, expected: int | None
+) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text(f"{text}\n")
+
+    assert memory_limit_bytes((limit,)) == expected
