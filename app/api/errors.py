@@ -25,7 +25,7 @@ from app.domain.errors import (
 from app.domain.findings import did_you_mean, findings_of
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
-DATABASE_RETRY_S = 5
+DEFAULT_RETRY_S = 5
 AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="evenhand"'}
 
 logger = structlog.get_logger()
@@ -48,8 +48,11 @@ def problem_response(scope: Scope, error: DebiasError) -> Response:
     headers = dict(error.headers or {})
     if error.status == 401:
         headers |= AUTHENTICATE
-    if error.retry_after_s is not None:
-        headers["Retry-After"] = str(error.retry_after_s)
+    retry_after_s = error.retry_after_s
+    if retry_after_s is None and error.status == 503:
+        retry_after_s = DEFAULT_RETRY_S
+    if retry_after_s is not None:
+        headers["Retry-After"] = str(retry_after_s)
     return JSONResponse(
         body, status_code=error.status, headers=headers, media_type=PROBLEM_MEDIA_TYPE
     )
@@ -119,10 +122,7 @@ async def _on_http_exception(request: Request, exc: Exception) -> Response:
 
 async def _on_database_gone(request: Request, exc: Exception) -> Response:
     logger.warning("database_failed", path=request.url.path, error=str(exc.__cause__ or exc))
-    error = Unavailable(
-        "The database does not answer at present; nothing was changed.",
-        retry_after_s=DATABASE_RETRY_S,
-    )
+    error = Unavailable("The database does not answer at present; nothing was changed.")
     return problem_response(request.scope, error)
 
 

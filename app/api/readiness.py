@@ -13,6 +13,8 @@ from app.domain.errors import DebiasError
 from app.storage.objects import ObjectStore
 
 CHECK_PERIOD_S = 30.0
+FIRST_CHECK_S = 3.0
+STOP_S = 5.0
 PROBE_KEY = "health/probe"
 
 logger = structlog.get_logger()
@@ -55,18 +57,19 @@ class ReadinessMonitor:
         self._broker_ok = broker_ok
         self._store_ok = False
         self._broker_state: bool | None = None
+        self._checked = threading.Event()
         self._draining = threading.Event()
         self._thread = threading.Thread(target=self._run, name="readiness", daemon=True)
 
     def start(self) -> None:
-        """Check once, then go on in the background."""
-        self.run_once()
+        """Check in the background; wait for the first result, but not for a part that hangs."""
         self._thread.start()
+        self._checked.wait(FIRST_CHECK_S)
 
     def stop(self) -> None:
         """Stop checking; from now on the process is not ready."""
         self._draining.set()
-        self._thread.join()
+        self._thread.join(STOP_S)
 
     def run_once(self) -> None:
         """Check store and broker."""
@@ -95,5 +98,7 @@ class ReadinessMonitor:
         return True
 
     def _run(self) -> None:
+        self.run_once()
+        self._checked.set()
         while not self._draining.wait(CHECK_PERIOD_S):
             self.run_once()

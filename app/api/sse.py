@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from uuid import UUID
 
+import anyio
 from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
@@ -22,6 +23,9 @@ PING_S = 15
 MAX_LIFE_S = 3600
 BATCH = 256
 SLOW_CLIENT_S = 30
+# How soon an idle stream sees that the process ends, and how long it then has for a clean close.
+CLOSING_POLL_S = 1.0
+CLOSING_GRACE_S = 4.0
 LINE_END = "\n"
 STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -38,12 +42,15 @@ class JobEventStream(EventSourceResponse):
         self._job_id = job_id
         self._after = after
         self._watch: Watch | None = None
+        self._closing = anyio.Event()
         super().__init__(
             self._events(),
             headers=STREAM_HEADERS,
             ping=PING_S,
             send_timeout=SLOW_CLIENT_S,
             sep=LINE_END,
+            shutdown_event=self._closing,
+            shutdown_grace_period=CLOSING_GRACE_S,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,11 +85,13 @@ class JobEventStream(EventSourceResponse):
     async def _may_go_on(self, until: float) -> bool:
         """Wait for a change; False when the stream has lived long enough or the process ends."""
         assert self._watch is not None  # noqa: S101 - set before the first event is asked for
-        left = until - time.monotonic()
-        if left <= 0:
-            return False
-        await self._watch.changed(left)
-        return not self._caller.runtime.watcher.stopping
+        while not self._closing.is_set():
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            if await self._watch.changed(min(left, CLOSING_POLL_S)):
+                return True
+        return False
 
     def _read(self, after: int) -> EventBatch:
         with self._caller.uow() as u:

@@ -70,11 +70,6 @@ class JobWatcher:
         self._wake_all()
         self._thread.join()
 
-    @property
-    def stopping(self) -> bool:
-        """Tell whether streams should end."""
-        return self._stopping.is_set()
-
     @contextmanager
     def watch(self, job_id: UUID, caller: object) -> Iterator[Watch]:
         """Watch a job from an async handler.

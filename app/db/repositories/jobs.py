@@ -65,7 +65,7 @@ class JobRepository:
 
     def lock(self, job_id: UUID) -> Job | None:
         """Return a job with its row locked until the end of the transaction."""
-        statement = self._live().where(Job.id == job_id).with_for_update()
+        statement = self._live().where(Job.id == job_id).with_for_update(key_share=True)
         return self._session.execute(statement).scalar_one_or_none()
 
     def refresh(self, job: Job) -> Job:

@@ -26,7 +26,10 @@ class ProjectRepository:
 
     def lock(self) -> Project:
         """Return the project with its row locked, so that its quotas are exact."""
-        statement = sa.select(Project).where(Project.id == self._project_id).with_for_update()
+        # NO KEY UPDATE: rows of attempts that refer to the project need not wait.
+        statement = (
+            sa.select(Project).where(Project.id == self._project_id).with_for_update(key_share=True)
+        )
         return self._session.execute(statement).scalar_one()
 
     def count_waiting(self) -> int:

@@ -18,10 +18,12 @@ from app.db.tables import (
     JobAttempt,
     JobLogChunk,
     MetricPoint,
+    ModelFile,
+    ModelVersion,
 )
 from app.db.transition import transition
 from app.domain.clock import format_time, unix_ms
-from app.domain.ids import new_id
+from app.domain.ids import IdPrefix, format_id, new_id
 from app.domain.states import Actor, JobStatus
 from app.storage.blobs import store_bytes
 from tests.integration.api.callers import Caller, job_uuid
@@ -208,6 +210,37 @@ def write_evaluation(caller: Caller, job_id: str, **columns: Any) -> None:
                 **values,
             )
         )
+
+
+def write_version(caller: Caller, job_id: str, files: Mapping[str, bytes]) -> str:
+    """Write the model version that a job made; give its id."""
+    stored = [(path, _store(caller, path, data)[1]) for path, data in files.items()]
+    with caller.app.database.write() as session:
+        now = caller.app.database.now(session)
+        version = ModelVersion(
+            id=new_id(unix_ms(now)),
+            created_at=now,
+            project_id=caller.project_id,
+            source={"type": "job"},
+            model_type="llama",
+            params=1,
+            size_bytes=sum(blob["size_bytes"] for _, blob in stored),
+            content_sha256="0" * 64,
+            created_by_job_id=job_uuid(job_id),
+        )
+        session.add(version)
+        session.flush()
+        for path, blob in stored:
+            session.merge(Blob(**blob, created_at=now, last_referenced_at=now))
+            session.add(
+                ModelFile(
+                    model_version_id=version.id,
+                    path=path,
+                    blob_sha256=blob["sha256"],
+                    size_bytes=blob["size_bytes"],
+                )
+            )
+        return format_id(IdPrefix.MODEL_VERSION, version.id)
 
 
 def _store(caller: Caller, name: str, data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -177,7 +177,7 @@ ROWS = [
         "/resources/dtyp",
         resources={"dtyp": "auto"},
     ),
-    job("missing model", "validation_failed", "Add the field 'model'", "/model", model=...),
+    job("no model", "validation_failed", "Add the field 'model'", "/model", model=...),
     job("missing method", "validation_failed", "Add the field 'method'", "/method", method=...),
     job("number as text", "validation_failed", "whole number", "/seed", seed="5"),
     job("bool as number", "validation_failed", "not true", "/seed", seed=True),

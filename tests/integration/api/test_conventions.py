@@ -113,6 +113,36 @@ def test_metrics_name_routes_by_template_and_state_by_rows(caller: Caller) -> No
     assert "debias_queue_oldest_age_seconds" in text
 
 
+def test_defect_shows_the_request_id_and_nothing_else(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("app.api.routes.methods.get_method", fail)
+
+    answer = caller.get("/v1/methods/fake", headers={"X-Request-Id": "defect-1"})
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert answer.json()["request_id"] == answer.headers["x-request-id"] == "defect-1"
+    assert "secret detail" not in answer.text
+    assert "secret detail" in caplog.text
+
+
+def test_absent_hub_is_answered_503(sqlite_settings: Settings) -> None:
+    settings = sqlite_settings.model_copy(update={"hub_endpoint": "http://127.0.0.1:9"})
+    with TestClient(create_app(settings, maintenance=False)) as client:
+        key = key_of_new_project(client.app_state["runtime"].context.database)
+        headers = {"Authorization": f"Bearer {key}"}
+        body = {**JOB, "model": {"hub": "org/model"}}
+        created = client.post("/v1/jobs", json=body, headers=headers)
+        estimated = client.post("/v1/jobs/estimate", json=body, headers=headers)
+
+    assert {created.status_code, estimated.status_code} == {503}
+    assert created.json()["code"] == "unavailable"
+    assert int(created.headers["retry-after"]) > 0
+
+
 def test_database_with_another_schema_is_refused_at_start(tmp_path: Path) -> None:
     settings = Settings(_env_file=None, home=tmp_path)
 
