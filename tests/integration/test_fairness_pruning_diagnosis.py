@@ -245,19 +245,29 @@ def test_bfloat16_gives_the_metric_to_one_percent(model_dir: Path, tmp_path: Pat
     assert metrics[1] == pytest.approx(metrics[0], rel=1e-2)
 
 
-def test_a_non_finite_activation_names_its_key_and_pair(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tensor", "key"),
+    [
+        ("model.layers.1.mlp.up_proj.weight", "up_proj_layer_1"),
+        ("model.layers.1.input_layernorm.weight", "input_norm_layer_1"),
+        ("lm_head.weight", "logits"),
+    ],
+)
+def test_a_non_finite_activation_names_its_key_and_pair(
+    tmp_path: Path, tensor: str, key: str
+) -> None:
     folder = word_model(tmp_path / "model")
     model = AutoModelForCausalLM.from_pretrained(folder)
     with torch.no_grad():
-        model.model.layers[1].mlp.up_proj.weight[3, 5] = float("nan")
+        model.get_parameter(tensor).view(-1)[5] = float("nan")
     model.save_pretrained(folder)
     subject = open_subject(folder, tmp_path / "job", PAIRS)
 
     with pytest.raises(JobFailure) as failed:
-        measure(subject)
+        measure(subject, with_loss=True)
 
     assert failed.value.code is JobErrorCode.NUMERICAL_FAILURE
-    assert failed.value.fields["key"] == "up_proj_layer_1"
+    assert failed.value.fields["key"] == key
     assert "non_finite_activation" in failed.value.message
 
 

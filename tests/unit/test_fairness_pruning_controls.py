@@ -75,6 +75,13 @@ def test_a_worse_selection_is_never_a_claim_however_clear() -> None:
     assert verdict.wording == LIKE_RANDOM
 
 
+def test_growing_less_than_every_control_is_no_reduction() -> None:
+    verdict = judge(around(-1.0), [around(-3.0), around(-4.0)], around(-2.0), seed=0)
+
+    assert verdict.wording == LIKE_RANDOM
+    assert not verdict.claim
+
+
 def test_fewer_than_five_held_out_pairs_allow_no_claim() -> None:
     verdict = judge(np.ones(4), [np.zeros(4)], np.zeros(4), seed=0)
 

@@ -13,15 +13,15 @@ from app.domain.errors import JobErrorCode, JobFailure
 
 
 class CapturePoint(StrEnum):
-    """Where activations are read. The names are part of the report format."""
+    """Where activations are read, in execution order. The names are part of the report format."""
 
+    INPUT_NORM = "input_norm"
     ATTENTION_OUTPUT = "attention_output"
     GATE_PROJ = "gate_proj"
     UP_PROJ = "up_proj"
     DOWN_PROJ_INPUT = "down_proj_input"
     DOWN_PROJ = "down_proj"
     MLP_OUTPUT = "mlp_output"
-    INPUT_NORM = "input_norm"
 
 
 NEURON_POINTS = (CapturePoint.GATE_PROJ, CapturePoint.UP_PROJ, CapturePoint.DOWN_PROJ_INPUT)

@@ -111,6 +111,7 @@ def judge(
 
 
 def _wording(value: float, draws: Sequence[float], least: float, *, is_apart: bool) -> str:
-    if value > max(draws) and value > least and is_apart:
+    # A selection that grew the metric less than all controls has not reduced it.
+    if value > max(0.0, least, *draws) and is_apart:
         return BEYOND_CHANCE
     return NO_MORE_THAN_IMPORTANCE if least >= value else LIKE_RANDOM

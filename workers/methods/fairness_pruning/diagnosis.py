@@ -258,13 +258,18 @@ def _row_norms(rows: Tensor, order: float) -> Tensor:
 
 def _require_finite(recorder: _Recorder, batch: PairBatch) -> None:
     is_finite = torch.isfinite(recorder.sums["scale"][:, :, batch.numbers])
-    if bool(is_finite.all()):
-        return
-    # A NaN spreads from its layer to all later ones: name the first.
-    layer, point, column = (int(n) for n in (~is_finite).transpose(0, 1).nonzero()[0])
-    pair = int(batch.numbers[column])
-    key = f"{recorder.points[point]}_layer_{layer}"
-    raise JobFailure(
+    if not bool(is_finite.all()):
+        # A NaN spreads from its layer to all later ones: name the first.
+        layer, point, column = (int(n) for n in (~is_finite).transpose(0, 1).nonzero()[0])
+        raise _not_finite(f"{recorder.points[point]}_layer_{layer}", int(batch.numbers[column]))
+    if recorder.losses is not None:
+        is_finite = torch.isfinite(recorder.losses[batch.numbers])
+        if not bool(is_finite.all()):
+            raise _not_finite("logits", int(batch.numbers[(~is_finite).nonzero()[0, 0]]))
+
+
+def _not_finite(key: str, pair: int) -> JobFailure:
+    return JobFailure(
         JobErrorCode.NUMERICAL_FAILURE,
         f"non_finite_activation: {key} has a non-finite value for pair {pair}.",
         "Check the weights for NaN and infinities, or run the diagnosis in float32.",
