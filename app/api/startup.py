@@ -44,11 +44,7 @@ def open_runtime(
         require_current(database)
         store = store_of(settings)
         hub = stack.enter_context(hub_of(settings))
-        loops = None
-        if maintenance and settings.broker_url is not None:
-            loops = MaintenanceLoops(database, settings)
-            loops.start()
-            stack.callback(loops.stop)
+        loops = _start_loops(settings, database, stack) if maintenance else None
         readiness = ReadinessMonitor(database, store, broker_ok=loops.broker_ok if loops else None)
         readiness.start()
         stack.callback(readiness.stop)
@@ -102,6 +98,18 @@ def signer_of(settings: Settings) -> DownloadSigner:
         return DownloadSigner([secrets.token_hex(32)])
     keys = settings.secret_key.get_secret_value().split(",")
     return DownloadSigner([key.strip() for key in keys if key.strip()])
+
+
+def _start_loops(
+    settings: Settings, database: Database, stack: ExitStack
+) -> MaintenanceLoops | None:
+    """Start relay, dispatcher and reaper; without a broker there is nothing to dispatch to."""
+    if settings.broker_url is None:
+        return None
+    loops = MaintenanceLoops(database, settings)
+    loops.start()
+    stack.callback(loops.stop)
+    return loops
 
 
 def _serve_metrics_apart(settings: Settings, registry: CollectorRegistry, stack: ExitStack) -> None:

@@ -50,27 +50,11 @@ def create_job(
         When the project or the service holds as many waiting jobs as it may.
     """
     require_queue_room(u, settings)
-    spec = plan.spec
-    columns = {
+    columns = _columns_of(plan) | {
         "project_id": u.principal.project_id,
-        "kind": spec.kind,
-        "name": spec.name,
-        "method": spec.method,
-        "method_version": spec.method_version,
-        "spec": plan.request.model_dump(mode="json", by_alias=True, exclude_unset=True),
-        "resolved_spec": spec.model_dump(mode="json"),
-        "spec_hash": spec.sha256(),
-        "model_version_id": plan.model_version_id,
-        "device_class": spec.resources.device_class,
-        "estimate": plan.estimate.as_json(),
-        "priority": spec.priority,
-        "max_attempts": spec.max_attempts,
-        "max_runtime_s": spec.resources.max_runtime_s,
-        "seed": spec.seed,
-        "labels": spec.labels,
+        "created_by_key_id": u.principal.key_id,
         "created_request_id": request_id,
         "traceparent": traceparent,
-        "created_by_key_id": u.principal.key_id,
     }
     job = insert_job(u.session, now=u.now, columns=columns)
     for warning in plan.warnings:
@@ -171,6 +155,27 @@ def delete_job(u: UnitOfWork, job_id: UUID, *, expected: frozenset[int] | None) 
     if JobStatus(job.status) not in TERMINAL:
         raise InvalidState(f"Cancel the job first: it is {job.status}.")
     u.jobs.change(job, {"deleted_at": u.now}, now=u.now)
+
+
+def _columns_of(plan: JobPlan) -> dict[str, Any]:
+    spec = plan.spec
+    return {
+        "kind": spec.kind,
+        "name": spec.name,
+        "method": spec.method,
+        "method_version": spec.method_version,
+        "spec": plan.request.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        "resolved_spec": spec.model_dump(mode="json"),
+        "spec_hash": spec.sha256(),
+        "model_version_id": plan.model_version_id,
+        "device_class": spec.resources.device_class,
+        "estimate": plan.estimate.as_json(),
+        "priority": spec.priority,
+        "max_attempts": spec.max_attempts,
+        "max_runtime_s": spec.resources.max_runtime_s,
+        "seed": spec.seed,
+        "labels": spec.labels,
+    }
 
 
 def _with_resources(job: Job, asked: RetryResources, settings: Settings) -> dict[str, Any]:
