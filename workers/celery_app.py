@@ -36,6 +36,7 @@ log = structlog.get_logger()
 
 # Read by transformers when it is imported: models come from the fetching phase only.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+EXIT_NOT_READY = 72
 PIPE_POLL_S = 0.5
 # Celery looks after its children every 5 s, and when one closes its sentinel; but then the child
 # is often not dead yet, and its successor comes with the next look (measured: 4 s of 5 on
@@ -123,6 +124,15 @@ class WorkerProcess:
     # In the child
 
     def _init_child(self, **_: object) -> None:
+        """Get ready for a job. A worker whose children cannot do that ends, to be restarted."""
+        try:
+            self._prepare_child()
+        except Exception:  # Celery would log it and go on with a child that is of no use
+            log.exception("child_not_ready")
+            os.kill(self._parent_pid, signal.SIGTERM)
+            os._exit(EXIT_NOT_READY)
+
+    def _prepare_child(self) -> None:
         """Import what jobs need while idle, and open what must not cross a fork."""
         os.environ.update(OFFLINE)
         signal.signal(signal.SIGTERM, self._on_child_sigterm)
@@ -166,9 +176,8 @@ class WorkerProcess:
 
     def _on_child_sigterm(self, _number: int, _frame: object) -> None:
         """Celery's cold shutdown ends its children: give the job back first."""
-        if self._runner is None:
+        if self._runner is None or not self._runner.drain():
             raise SystemExit(0)
-        self._runner.drain()
 
     # In the parent, on its main thread
 

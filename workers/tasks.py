@@ -46,11 +46,13 @@ class JobRunner:
             self._running = None
         return True
 
-    def drain(self) -> None:
-        """Ask the running attempt, if any, to stop and give its job back."""
+    def drain(self) -> bool:
+        """Ask the running attempt to stop and give its job back; False if none is running."""
         attempt = self._running
-        if attempt is not None:
-            attempt.drain()
+        if attempt is None:
+            return False
+        attempt.drain()
+        return True
 
     def _claim(self, job_id: UUID, dispatch: int) -> Claim | None:
         services = self.services

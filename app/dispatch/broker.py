@@ -4,6 +4,8 @@ Celery only delivers. Whatever it loses, repeats or delays is made good by the c
 database, so every setting here prefers "fail fast and be sent again" over waiting.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -29,6 +31,50 @@ REDIS_OPTIONS = {
     "interval_start": 0,
     "interval_step": 0,
 }
+SETTINGS: Mapping[str, Any] = MappingProxyType(
+    {
+        # Late acknowledgement ran one task three times, twice at once (measured); the lease
+        # finds dead workers instead.
+        "task_acks_late": False,
+        # A killed child would be given its message again at once: a loop.
+        "task_reject_on_worker_lost": False,
+        # A hoarded message is only a delay, but one that an idle worker could avoid.
+        "worker_prefetch_multiplier": 1,
+        "worker_disable_prefetch": True,
+        # The fresh child imports torch before it reports itself alive.
+        "worker_proc_alive_timeout": 120,
+        # The outbox and the resend rule are the retry.
+        "task_publish_retry": False,
+        "broker_transport_options": REDIS_OPTIONS,
+        "broker_connection_timeout": 3,
+        # Worker and broker may start in any order.
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        # Becomes True by default in Celery 6, and would kill jobs on a broker hiccup.
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        # Results are rows of our database; a result backend only grows.
+        "task_ignore_result": True,
+        "result_backend": None,
+        # Never pickle.
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        # The run-time limit is the job's own.
+        "task_time_limit": None,
+        "task_soft_time_limit": None,
+        "worker_send_task_events": False,
+        "task_send_sent_event": False,
+        "worker_enable_remote_control": True,
+        # Drain is ours: Celery only stops consuming and waits for the child.
+        "worker_soft_shutdown_timeout": 0,
+        # Streams are captured per attempt; logging is structlog's.
+        "worker_hijack_root_logger": False,
+        "worker_redirect_stdouts": False,
+        # A typo in a queue name must fail.
+        "task_create_missing_queues": False,
+        "enable_utc": True,
+        "timezone": "UTC",
+    }
+)
 PING_TIMEOUT_S = 2
 
 
@@ -58,48 +104,9 @@ def create_celery(broker_url: str, *, device_classes: tuple[str, ...]) -> Celery
     """Make the Celery application, the same for producers and workers."""
     app = Celery("evenhand", broker=broker_url, set_as_current=False)
     app.conf.update(
-        # Late acknowledgement ran one task three times, twice at once (measured); the lease
-        # finds dead workers instead.
-        task_acks_late=False,
-        # A killed child would be given its message again at once: a loop.
-        task_reject_on_worker_lost=False,
-        # A hoarded message is only a delay, but one that an idle worker could avoid.
-        worker_prefetch_multiplier=1,
-        worker_disable_prefetch=True,
-        # The fresh child imports torch before it reports itself alive.
-        worker_proc_alive_timeout=120,
-        # The outbox and the resend rule are the retry.
-        task_publish_retry=False,
-        broker_transport_options=REDIS_OPTIONS,
-        broker_connection_timeout=3,
-        # Worker and broker may start in any order.
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,
-        # Becomes True by default in Celery 6, and would kill jobs on a broker hiccup.
-        worker_cancel_long_running_tasks_on_connection_loss=False,
-        # Results are rows of our database; a result backend only grows.
-        task_ignore_result=True,
-        result_backend=None,
-        # Never pickle.
-        task_serializer="json",
-        accept_content=["json"],
-        # The run-time limit is the job's own.
-        task_time_limit=None,
-        task_soft_time_limit=None,
-        worker_send_task_events=False,
-        task_send_sent_event=False,
-        worker_enable_remote_control=True,
-        # Drain is ours: Celery only stops consuming and waits for the child.
-        worker_soft_shutdown_timeout=0,
-        # Streams are captured per attempt; logging is structlog's.
-        worker_hijack_root_logger=False,
-        worker_redirect_stdouts=False,
-        # A typo in a queue name must fail.
-        task_create_missing_queues=False,
+        SETTINGS,
         task_queues=[Queue(queue_of(name), routing_key=queue_of(name)) for name in device_classes],
         task_default_queue=queue_of(device_classes[0]),
-        enable_utc=True,
-        timezone="UTC",
     )
     return app
 

@@ -34,11 +34,12 @@ class EmbeddedService:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._asked = settings
+        # Absolute, because the worker and the store's URL are given it too.
+        self._asked = settings.model_copy(update={"home": settings.home.resolve()})
         self._stack = ExitStack()
         self._worker: Keeper | None = None
         self._redis: Keeper | None = None
-        self.settings = settings
+        self.settings = self._asked
         self.admin_key: str | None = None
 
     @property
@@ -79,29 +80,32 @@ class EmbeddedService:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock(home)
         self._prepare_database()
-        alive_read, alive_write = self._pipe()
-        broker_read, broker_write = self._pipe()
+        # Both ends stay open until the end of this process; nothing is ever written.
+        alive, _ = self._pipe()
+        broker_lifeline, broker_held = self._pipe()
         if self._asked.broker_url is None:
-            self._start_redis(home, broker_read)
-        environment = _environment(self.settings)
+            self._start_redis(home, broker_lifeline)
+        self._start_worker(alive, broker_held)
 
-        def start_worker() -> Process:
-            command = [sys.executable, "-m", "app.cli.main", "worker"]
-            command += ["--classes", ",".join(self.settings.device_classes)]
-            command += ["--guardian-fd", str(alive_read)]
+    def _start_worker(self, alive: int, broker_held: int) -> None:
+        environment = _environment(self.settings)
+        command = [sys.executable, "-m", "app.cli.main", "worker"]
+        command += ["--classes", ",".join(self.settings.device_classes)]
+        command += ["--guardian-fd", str(alive)]
+
+        def start() -> Process:
             return subprocess.Popen(  # noqa: S603 - our own command line
                 command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                pass_fds=(alive_read, broker_write),
+                pass_fds=(alive, broker_held),
                 start_new_session=True,
             )
 
-        self._worker = Keeper("worker", start_worker, monotonic=SystemClock().monotonic)
+        self._worker = Keeper("worker", start, monotonic=SystemClock().monotonic)
         timeout_s = self.settings.drain_timeout_s + WORKER_STOP_MARGIN_S
         self._stack.callback(self._worker.stop, timeout_s)
         self._worker.start()
-        del alive_write  # held by the stack: its end of file is the sign that we are gone
 
     def _lock(self, home: Path) -> None:
         """Hold the home; the kernel lets go of it when this process ends."""
@@ -142,7 +146,7 @@ def _environment(settings: Settings) -> dict[str, str]:
     """Environment of the worker: ours, with what was decided here."""
     return {
         **os.environ,
-        "DEBIAS_HOME": str(settings.home.resolve()),
+        "DEBIAS_HOME": str(settings.home),
         "DEBIAS_DATABASE_URL": settings.resolved_database_url,
         "DEBIAS_STORE_URL": settings.resolved_store_url,
         "DEBIAS_BROKER_URL": settings.broker_url or "",

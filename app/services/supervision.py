@@ -9,11 +9,13 @@ from contextlib import suppress
 
 import structlog
 
+from app.domain.errors import DebiasError
+
 log = structlog.get_logger()
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-# A process that lived this long, or ended without an error, may start again soon.
+# A process that lived this long did not die of what killed its predecessor.
 HEALTHY_S = 10.0
 
 Process = subprocess.Popen[bytes]
@@ -51,14 +53,12 @@ class Keeper:
     def stop(self, timeout_s: float) -> None:
         """End the process: SIGTERM first, SIGKILL for its whole session after `timeout_s`."""
         self._stopping.set()
-        process = self._process
-        if process is not None:
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout_s)
-            kill_session(process)
+        known = self._process
+        _end(known, timeout_s)
         if self._thread.is_alive():
             self._thread.join()
+        if self._process is not known:  # started again at this very moment
+            _end(self._process, timeout_s)
 
     def _watch(self) -> None:
         pause_s = FIRST_PAUSE_S
@@ -67,7 +67,7 @@ class Keeper:
             code = self._process.wait() if self._process else None
             if self._stopping.is_set():
                 return
-            if code == 0 or self._monotonic() - began >= HEALTHY_S:
+            if self._monotonic() - began >= HEALTHY_S:
                 pause_s = FIRST_PAUSE_S
             log.warning("process_ended", name=self._name, code=code, restart_in_s=pause_s)
             if not self._stopping.wait(pause_s):
@@ -77,9 +77,18 @@ class Keeper:
     def _start_again(self) -> Process | None:
         try:
             return self._start()
-        except OSError:
+        except (OSError, DebiasError):
             log.exception("process_not_started", name=self._name)
             return None
+
+
+def _end(process: Process | None, timeout_s: float) -> None:
+    if process is None:
+        return
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout_s)
+    kill_session(process)
 
 
 def kill_session(process: Process) -> None:

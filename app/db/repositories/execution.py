@@ -172,10 +172,7 @@ def claim_job(
     now: datetime,
     lease_ttl_s: float,
 ) -> Claim | None:
-    """Take the job if this dispatch is still current; the fence rises by one.
-
-    None means that the message was old or a second copy: drop it.
-    """
+    """Take the job; the fence rises by one. None: the message was old, or a second copy."""
     claimed = transition(
         session,
         job_id,

@@ -31,6 +31,8 @@ from app.domain.ids import new_id
 from app.domain.models import FileFact
 
 EVALUATION_LEVEL = 0.95
+# Seven parameters each; SQLite takes 32,766 a statement.
+METRICS_PER_STATEMENT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,21 +275,30 @@ def write_metrics(
 ) -> None:
     """Insert points; one of the same name and step takes the place of the earlier one."""
     latest = {(point.name, point.step): point for point in points}
-    for point in latest.values():
-        finite = math.isfinite(point.value)
-        values = {
-            "value": point.value if finite else None,
-            "nonfinite": None if finite else _spell(point.value),
-            "at": point.at,
-        }
-        statement = _insert(session, MetricPoint).values(
-            job_id=job_id, name=point.name, attempt=attempt, step=point.step, **values
-        )
+    rows = [_metric_row(job_id, attempt, point) for point in latest.values()]
+    for first in range(0, len(rows), METRICS_PER_STATEMENT):
+        chunk = rows[first : first + METRICS_PER_STATEMENT]
+        statement = _insert(session, MetricPoint).values(chunk)
+        new = statement.excluded
         session.execute(
             statement.on_conflict_do_update(
-                index_elements=["job_id", "name", "attempt", "step"], set_=values
+                index_elements=["job_id", "name", "attempt", "step"],
+                set_={"value": new.value, "nonfinite": new.nonfinite, "at": new.at},
             )
         )
+
+
+def _metric_row(job_id: UUID, attempt: int, point: MetricValue) -> dict[str, Any]:
+    finite = math.isfinite(point.value)
+    return {
+        "job_id": job_id,
+        "attempt": attempt,
+        "name": point.name,
+        "step": point.step,
+        "value": point.value if finite else None,
+        "nonfinite": None if finite else _spell(point.value),
+        "at": point.at,
+    }
 
 
 def _evaluation(job: Job, row: NewEvaluation, version: str, now: datetime) -> EvaluationResult:

@@ -1,0 +1,115 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BLOCK_TYPER = """
+import sys
+sys.modules["typer"] = None
+from app.cli.main import main
+main()
+"""
+
+
+def debias(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "app.cli.main", *arguments],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_secrets_are_masked_when_settings_are_shown(tmp_path: Path) -> None:
+    done = debias("config", "show", DEBIAS_HOME=str(tmp_path), DEBIAS_SECRET_KEY="do-not-show-me")
+
+    assert done.returncode == 0
+    assert "DEBIAS_SECRET_KEY=" in done.stdout
+    assert "do-not-show-me" not in done.stdout
+
+
+def test_a_wrong_setting_is_named_without_a_traceback() -> None:
+    done = debias("config", "show", DEBIAS_LEASE_TTL_S="soon")
+
+    assert done.returncode == 2
+    assert "DEBIAS_LEASE_TTL_S" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_methods_are_listed_with_their_version() -> None:
+    done = debias("methods", DEBIAS_EXTRA_METHODS="app.catalog.testkit.fake")
+
+    assert any(line.startswith("fake  1.0.0") for line in done.stdout.splitlines())
+
+
+def test_a_key_can_be_made_once_the_database_is_there(tmp_path: Path) -> None:
+    early = debias("keys", "create", "--name", "ci", DEBIAS_HOME=str(tmp_path))
+    upgraded = debias("db", "upgrade", DEBIAS_HOME=str(tmp_path))
+    made = debias("keys", "create", "--name", "ci", DEBIAS_HOME=str(tmp_path))
+
+    assert early.returncode == 1
+    assert "debias db upgrade" in early.stderr
+    assert upgraded.returncode == 0
+    assert made.stdout.startswith("dbk_")
+
+
+def test_an_unknown_scope_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    debias("db", "upgrade", DEBIAS_HOME=str(tmp_path))
+
+    done = debias(
+        "keys", "create", "--name", "ci", "--scope", "jobs:eat", DEBIAS_HOME=str(tmp_path)
+    )
+
+    assert done.returncode == 1
+    assert "jobs:read" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"DEBIAS_AUTH_MODE": "disabled"}, "without authentication"),
+        ({"DEBIAS_SECRET_KEY": "short"}, "DEBIAS_SECRET_KEY"),
+    ],
+)
+def test_listening_to_the_network_without_protection_is_refused(
+    tmp_path: Path, environment: dict[str, str], words: str
+) -> None:
+    done = debias("serve", "--host", "0.0.0.0", DEBIAS_HOME=str(tmp_path), **environment)
+
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("role", ["api", "worker"])
+def test_a_role_without_a_broker_says_what_to_set(tmp_path: Path, role: str) -> None:
+    done = debias(role, DEBIAS_HOME=str(tmp_path))
+
+    assert done.returncode == 1
+    assert "DEBIAS_BROKER_URL" in done.stderr
+
+
+def test_a_worker_of_an_unknown_class_is_refused(tmp_path: Path) -> None:
+    done = debias(
+        "worker",
+        "--classes",
+        "gppu",
+        DEBIAS_HOME=str(tmp_path),
+        DEBIAS_BROKER_URL="redis://127.0.0.1:1/0",
+    )
+
+    assert done.returncode == 1
+    assert "gppu" in done.stderr
+
+
+def test_without_the_service_installed_the_command_says_what_to_install() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCK_TYPER], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    assert "evenhand[api]" in done.stderr
