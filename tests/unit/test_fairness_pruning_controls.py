@@ -52,11 +52,15 @@ def test_one_better_random_draw_is_enough_to_refuse_the_claim() -> None:
     assert not verdict.claim
 
 
+@pytest.mark.parametrize("random", [0.1, 1.2])
 @pytest.mark.parametrize("least_important", [1.0, 1.5])
-def test_importance_alone_doing_as_well_is_said_first(least_important: float) -> None:
-    verdict = judge(around(1.0), [around(1.2)], around(least_important), seed=0)
+def test_importance_alone_doing_as_well_is_said_first(
+    least_important: float, random: float
+) -> None:
+    verdict = judge(around(1.0), [around(random)], around(least_important), seed=0)
 
     assert verdict.wording == NO_MORE_THAN_IMPORTANCE
+    assert not verdict.claim
 
 
 def test_a_lead_whose_interval_holds_zero_is_no_claim() -> None:

@@ -38,6 +38,13 @@ def test_disjoint_sets_have_jaccard_zero() -> None:
     assert result["shared_by_all"]["count"] == 0
 
 
+def test_half_shared_sets_have_jaccard_one_third_in_each_layer_and_pooled() -> None:
+    (entry,) = mapped({"a": scores_with_top(0), "b": scores_with_top(TOP // 2)})["overlap"]
+
+    assert entry["pooled"]["jaccard"] == pytest.approx(1 / 3)
+    assert [layer["jaccard"] for layer in entry["layers"].values()] == pytest.approx([1 / 3] * 3)
+
+
 def test_independent_sets_lie_inside_the_random_band() -> None:
     rng = np.random.default_rng(11)
     inside = 0
