@@ -1,12 +1,13 @@
 """Events of a job as a server-sent event stream."""
 
 import json
-import time
 from collections.abc import AsyncIterator
 from uuid import UUID
 
 import anyio
+import structlog
 from fastapi import Request
+from sqlalchemy.exc import SQLAlchemyError
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
@@ -29,6 +30,8 @@ CLOSING_GRACE_S = 4.0
 LINE_END = "\n"
 STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
+logger = structlog.get_logger()
+
 
 class JobEventStream(EventSourceResponse):
     """Sends the events of a job after a number, then each new one, until the job is finished.
@@ -39,6 +42,7 @@ class JobEventStream(EventSourceResponse):
 
     def __init__(self, caller: Caller, job_id: UUID, after: int) -> None:
         self._caller = caller
+        self._clock = caller.context.database.clock
         self._job_id = job_id
         self._after = after
         self._watch: Watch | None = None
@@ -64,11 +68,13 @@ class JobEventStream(EventSourceResponse):
             await super().__call__(scope, receive, send)
 
     async def _events(self) -> AsyncIterator[ServerSentEvent]:
-        until = time.monotonic() + MAX_LIFE_S
+        until = self._clock.monotonic() + MAX_LIFE_S
         position = self._after
         yield ServerSentEvent(comment="connected", retry=RECONNECT_MS, sep=LINE_END)
         while True:
-            batch = await run_in_threadpool(self._read, position)
+            batch = await self._next(position)
+            if batch is None:
+                return
             for event in batch.events:
                 body = event_body(event)
                 position = body.seq
@@ -86,12 +92,20 @@ class JobEventStream(EventSourceResponse):
         """Wait for a change; False when the stream has lived long enough or the process ends."""
         assert self._watch is not None  # noqa: S101 - set before the first event is asked for
         while not self._closing.is_set():
-            left = until - time.monotonic()
+            left = until - self._clock.monotonic()
             if left <= 0:
                 return False
             if await self._watch.changed(min(left, CLOSING_POLL_S)):
                 return True
         return False
+
+    async def _next(self, after: int) -> EventBatch | None:
+        """Read on; None when the database is gone, and the client should come back later."""
+        try:
+            return await run_in_threadpool(self._read, after)
+        except SQLAlchemyError as exc:
+            logger.warning("stream_failed", error=str(exc))
+            return None
 
     def _read(self, after: int) -> EventBatch:
         with self._caller.uow() as u:

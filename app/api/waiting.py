@@ -1,7 +1,6 @@
 """Wait for a job without holding a thread or a connection."""
 
 import re
-import time
 from uuid import UUID
 
 from fastapi import Request
@@ -29,7 +28,8 @@ async def wait_for_change(caller: Caller, request: Request, job_id: UUID, wait_s
     A client that says by `If-None-Match` what it saw last, and has missed a change since, is not
     kept waiting for the next one.
     """
-    until = time.monotonic() + wait_s
+    clock = caller.context.database.clock
+    until = clock.monotonic() + wait_s
 
     def read() -> tuple[JobStatus, bool]:
         with caller.uow() as u:
@@ -43,7 +43,7 @@ async def wait_for_change(caller: Caller, request: Request, job_id: UUID, wait_s
         first, missed = await run_in_threadpool(read)
         status = first
         while status == first and status not in TERMINAL and not missed:
-            left = until - time.monotonic()
+            left = until - clock.monotonic()
             if left <= 0 or not await watch.changed(left):
                 return
             status, _ = await run_in_threadpool(read)

@@ -101,7 +101,7 @@ def test_response_example_fits_its_schema(app: FastAPI, name: str) -> None:
     route = routes_by_name(app)[name]
 
     shown = RESPONSES[name][1]
-    adapter = TypeAdapter(route.response_model)
+    adapter: TypeAdapter[Any] = TypeAdapter(route.response_model)
     adapter.validate_json(json.dumps(shown))
 
 
@@ -110,7 +110,8 @@ def test_request_example_fits_its_schema(app: FastAPI, name: str) -> None:
     field = routes_by_name(app)[name].body_field
     assert field is not None
 
-    TypeAdapter(field.field_info.annotation).validate_python(REQUESTS[name])
+    adapter: TypeAdapter[Any] = TypeAdapter(field.field_info.annotation or object)
+    adapter.validate_python(REQUESTS[name])
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:

@@ -1,10 +1,13 @@
-"""Keys, log redaction, and the estimate."""
+"""Keys, log redaction, numbers in answers, and the estimate."""
 
+import math
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.api.job_views import finite, nonfinite_name
 from app.domain.estimate import Workload, estimate
 from app.domain.models import FileFact, ModelFacts, TensorFact
 from app.logging import HIDDEN, hide_secrets
@@ -37,6 +40,14 @@ def test_secrets_are_hidden_by_name() -> None:
     event = hide_secrets(None, "info", {"event": "x", "api_key": "dbk_1", "Authorization": "y"})
 
     assert event == {"event": "x", "api_key": HIDDEN, "Authorization": HIDDEN}
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [(1.5, None), (math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")]
+)
+def test_number_that_json_cannot_carry_is_null_with_a_name(value: float, name: str | None) -> None:
+    assert nonfinite_name(value) == name
+    assert finite({"a": [value]}) == {"a": [value if name is None else None]}
 
 
 def work(*, device_class: str = "cpu", trains: bool = False, dtype: str = "auto") -> Workload:

@@ -107,7 +107,7 @@ class JobRecordRepository:
                 EvaluationResult.metric,
                 EvaluationResult.group_key,
                 EvaluationResult.seed,
-                EvaluationResult.stage,
+                EvaluationResult.stage.desc(),  # before, then after
             )
         )
         return self._session.execute(statement).scalars().all()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from app.db.repositories.keys import KeyRepository
@@ -24,6 +25,7 @@ JOB: dict[str, Any] = {"model": {"path": "tiny"}, "method": "fake"}
 class RunningApp:
     """The application, and the database and store behind it."""
 
+    fastapi: FastAPI
     client: TestClient
     database: Database
     store: ObjectStore

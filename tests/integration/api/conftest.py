@@ -26,8 +26,9 @@ def run_app(settings: Settings) -> Iterator[RunningApp]:
     """Run the application without maintenance loops."""
     configure_logging("error", "json")
     database = Database(settings.resolved_database_url)
-    with TestClient(create_app(settings, maintenance=False)) as client:
-        yield RunningApp(client, database, store_of(settings), settings)
+    app = create_app(settings, maintenance=False)
+    with TestClient(app) as client:
+        yield RunningApp(app, client, database, store_of(settings), settings)
     database.dispose()
 
 

@@ -104,10 +104,10 @@ def test_profile_shows_quotas_and_their_use(app: RunningApp) -> None:
 
 def routes_with_scope(app: RunningApp) -> list[tuple[str, str, str]]:
     found = []
-    for route in api_routes(app.client.app):
+    for route in api_routes(app.fastapi):
         scope = required_scope(route)
         if scope is not None:
-            found += [(method, route.path, scope) for method in sorted(route.methods)]
+            found += [(method, route.path, scope) for method in sorted(route.methods or ())]
     return found
 
 
@@ -135,7 +135,7 @@ def test_every_route_hides_what_another_project_has(app: RunningApp) -> None:
     for method, path, _ in routes_with_scope(app):
         if not any(f"{{{name}}}" in path for name in ids):
             continue
-        body = {} if method in ("POST", "PATCH") else None
+        body: dict[str, Any] | None = {} if method in ("POST", "PATCH") else None
         answer = stranger.request(method, path.format(**ids), json=body)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), (method, path)
     assert owner.get(f"/v1/jobs/{job_id}").json()["status"] == "succeeded"

@@ -15,7 +15,7 @@ ROWS = (*bad_input.ROWS, *bad_models.ROWS)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def bad_models(hub: HubStandIn) -> None:
+def damaged_repositories(hub: HubStandIn) -> None:
     for repo_id, files in REPOS.items():
         hub.add(repo_id, files)
     hub.add("org/gated", llama_folder(), gated="manual")

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from sqlalchemy.exc import OperationalError
 
 from app.api.watcher import MAX_WATCHES_PER_CALLER, JobWatcher
 from app.domain.errors import Unavailable
@@ -96,6 +97,20 @@ class TestEvents:
         answer = caller.get("/v1/jobs/job_00000000000000000000000000/events", headers=SSE)
 
         assert answer.json()["code"] == "not_found"
+
+    def test_stream_ends_without_done_when_the_database_is_gone(
+        self, caller: Caller, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise OperationalError("select", {}, Exception("gone"))
+
+        job_id = finished_job(caller)
+        monkeypatch.setattr("app.api.sse.read_events", fail)
+
+        answer = caller.get(f"/v1/jobs/{job_id}/events", headers=SSE)
+
+        assert answer.status_code == 200
+        assert read_stream(answer.text) == []
 
     def test_head_of_a_stream_ends_at_once(self, caller: Caller) -> None:
         job_id = caller.create_job()["id"]
