@@ -59,6 +59,20 @@ def test_relative_divides_by_the_magnitude_of_the_same_key() -> None:
     np.testing.assert_allclose(pair_metrics(found)[RELATIVE], 0.15)
 
 
+def test_relative_weighs_what_attention_and_mlp_add_alike() -> None:
+    found = diagnosis(mean=100.0)
+    mean, scale = found.statistics["mean"], found.statistics["scale"]
+    mean[POINTS.index(CapturePoint.ATTENTION_OUTPUT)] = 0.1
+    mean[POINTS.index(CapturePoint.MLP_OUTPUT)] = 0.6
+    scale[POINTS.index(CapturePoint.MLP_OUTPUT)] = 2.0
+
+    metrics = pair_metrics(found)
+
+    np.testing.assert_allclose(metrics[RELATIVE], (0.1 + 0.3) / 2)
+    np.testing.assert_allclose(metrics[ATTENTION], 0.1)
+    np.testing.assert_allclose(metrics[MLP], 0.6)
+
+
 def test_parity_on_kept_replaces_gate_and_up_only() -> None:
     found = diagnosis(mean=1.0, kept=0.4)
 
