@@ -6,6 +6,7 @@ import uuid
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.body import read_json_body
@@ -79,6 +80,8 @@ class FaultMiddleware:
 
         try:
             await self._app(scope, receive, send_noting_start)
+        except ClientDisconnect:
+            logger.info("client_left", path=scope["path"])
         except Exception as exc:  # the process edge: a defect must not end the connection silently
             if started or scope["type"] != "http":
                 raise

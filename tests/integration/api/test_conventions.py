@@ -1,5 +1,6 @@
 """What holds for every answer: headers, problem pages, health, and outages."""
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -127,6 +128,25 @@ def test_defect_shows_the_request_id_and_nothing_else(
     assert answer.json()["request_id"] == answer.headers["x-request-id"] == "defect-1"
     assert "secret detail" not in answer.text
     assert "secret detail" in caplog.text
+
+
+def test_client_that_leaves_while_sending_is_no_defect(
+    caller: Caller, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[object] = []
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+
+    async def receive() -> dict[str, object]:
+        return next(messages, {"type": "http.disconnect"})
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/jobs", "headers": [], "state": {}}
+    asyncio.run(caller.app.fastapi(scope, receive, send))
+
+    assert sent == []
+    assert "request_failed" not in caplog.text
 
 
 def test_absent_hub_is_answered_503(sqlite_settings: Settings) -> None:
