@@ -1,6 +1,7 @@
 """What the report of a whole job says beside its numbers."""
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def page_of(job: Job) -> str:
     return (job.context.out_dir / "report.html").read_text(encoding="utf-8")
+
+
+def with_card(model_dir: Path, folder: Path, card: str) -> Path:
+    """Copy a model and give it a card."""
+    shutil.copytree(model_dir, folder)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    return folder
 
 
 def run(model_dir: Path, root: Path, **config: Any) -> Job:
@@ -60,14 +68,30 @@ def test_a_pair_of_too_few_tokens_is_a_warning_and_no_picture(
     ]
 
 
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ("---\nlicense: apache-2.0\n---\n# Base", "license: apache-2.0"),
+        ("---\nlicense: [\n---\n# Base", None),
+        ("# Base", None),
+    ],
+    ids=["named", "damaged", "none"],
+)
+def test_card_inherits_the_licence_that_the_base_names(
+    model_dir: Path, tmp_path: Path, card: str, licence: str | None
+) -> None:
+    base = with_card(model_dir, tmp_path / "base", card)
+
+    job = run(base, tmp_path / "job")
+
+    lines = (job.checkpoint / "README.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line.startswith("license")] == ([licence] if licence else [])
+
+
 def test_listed_hashes_are_those_of_the_files_in_the_checkpoint(
     model_dir: Path, tmp_path: Path
 ) -> None:
-    base = tmp_path / "base"
-    base.mkdir()
-    for path in model_dir.iterdir():
-        (base / path.name).write_bytes(path.read_bytes())
-    (base / "README.md").write_text("# The base model", encoding="utf-8")
+    base = with_card(model_dir, tmp_path / "base", "# The base model")
 
     job = run(base, tmp_path / "job")
 

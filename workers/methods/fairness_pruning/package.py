@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import metadata_load
+from yaml import YAMLError  # type: ignore[import-untyped]
+
 from workers.methods.fairness_pruning.evidence import Evidence, gather
 from workers.methods.fairness_pruning.metrics import METRICS
 from workers.methods.fairness_pruning.page import build_document, hub_name
@@ -76,8 +79,23 @@ def _begin(ctx: Context, step: int, message: str) -> None:
 
 def _card_header(evidence: Evidence) -> CardHeader:
     return CardHeader(
-        base_model=hub_name(evidence), tags=("fairness",), pipeline_tag="text-generation"
+        base_model=hub_name(evidence),
+        tags=("fairness",),
+        licence=_licence(evidence.ctx.model_dir),
+        pipeline_tag="text-generation",
     )
+
+
+def _licence(model_dir: Path) -> str | None:
+    """Read the licence from the base model's card; a card that cannot be read names none."""
+    card = model_dir / "README.md"
+    if not card.is_file():
+        return None
+    try:
+        named = (metadata_load(card) or {}).get("license")
+    except (ValueError, YAMLError):
+        return None
+    return named if isinstance(named, str) else None
 
 
 def _result(evidence: Evidence) -> MethodResult:
