@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.domain.architectures import MlpDimensions, find_layout
+from workers.methods.fairness_pruning.bias_scores import pooled_scores
 from workers.methods.fairness_pruning.importance import importance_scores
 from workers.methods.fairness_pruning.selection import (
     combined_scores,
@@ -142,6 +143,20 @@ def test_combined_scores_equal_golden_values(golden: dict[str, Any], stories: Pa
         scores = combined_scores(bias, importance[layer], bias_weight=run["bias_weight"])
 
         np.testing.assert_allclose(scores[:8], run["score"][str(layer)]["first8"], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "expected"),
+    [("mean", [(3 * 6.0 + 4 * 1.5) / 8, (4 * 2.5 + 4.0) / 8]), ("max", [6.0, 4.0])],
+)
+def test_pooled_scores_give_every_pair_the_same_weight(
+    aggregation: Literal["mean", "max"], expected: list[float]
+) -> None:
+    per_category = np.array([[[6.0, 0.0]], [[1.5, 2.5]], [[0.0, 4.0]]])
+
+    pooled = pooled_scores(per_category, np.array([3, 4, 1]), pair_aggregation=aggregation)
+
+    np.testing.assert_allclose(pooled, [expected])
 
 
 def test_weight_of_one_ranks_by_bias_alone() -> None:
