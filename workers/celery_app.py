@@ -91,6 +91,7 @@ class WorkerProcess:
         self._options = options
         self._timing = Timing.from_lease(settings.lease_ttl_s)
         self._parent_pid = os.getpid()
+        self._children_killed = False
         self._runner: JobRunner | None = None
         self._tasks_left = settings.jobs_per_child
         facts = SlotFacts(
@@ -205,7 +206,8 @@ class WorkerProcess:
     def _on_task_failure(
         self, args: Sequence[Any] = (), exception: object = None, **_: object
     ) -> None:
-        if os.getpid() != self._parent_pid or len(args) != 2:
+        ours = os.getpid() == self._parent_pid and len(args) == 2
+        if not ours or self._children_killed:
             return
         with _database_errors_logged("child_lost"):
             self.slot.child_lost(UUID(args[0]), int(args[1]), str(exception))
@@ -214,10 +216,18 @@ class WorkerProcess:
         """Let the child know, and see to it that it ends in time."""
         if os.getpid() != self._parent_pid:
             return
-        signal.signal(signal.SIGALRM, _kill_children)
+        # Celery itself would wait for the child without limit; a second SIGTERM is for the hasty.
+        signal.signal(signal.SIGALRM, self._kill_children)
+        signal.signal(signal.SIGTERM, self._kill_children)
         signal.setitimer(signal.ITIMER_REAL, self._settings.drain_timeout_s)
         with _database_errors_logged("draining"):
             self.slot.report(state="draining")
+
+    def _kill_children(self, _number: int, _frame: object) -> None:
+        """End children that have not drained; their job is given back on the way out."""
+        self._children_killed = True
+        for child in psutil.Process().children(recursive=True):
+            child.kill()
 
     def _on_shutdown(self, **_: object) -> None:
         if os.getpid() != self._parent_pid:
@@ -277,12 +287,6 @@ def _timer_step(process: WorkerProcess) -> type[bootsteps.StartStopStep]:
                 timer.cancel()
 
     return SlotTimers
-
-
-def _kill_children(_number: int, _frame: object) -> None:
-    """End children that have not drained in time; their leases are given back afterwards."""
-    for child in psutil.Process().children(recursive=True):
-        child.kill()
 
 
 def _keep_logging(**_: object) -> None:

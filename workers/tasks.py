@@ -66,7 +66,7 @@ class JobRunner:
                 lease_ttl_s=services.timing.lease_ttl_s,
             )
             if claim is not None:
-                crash_point("claiming", claim.attempt)
+                crash_point("claiming", dispatch)
             return claim
 
     def _disk_is_low(self, job_id: UUID) -> bool:

@@ -8,20 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from app.db.tables import Worker
 from tests.faults.rig import (
     checkpoint_digest,
     create,
     embedded_service,
     family,
     outcomes,
+    rows_of,
     running,
     snapshot,
     wait_for_end,
     wait_until,
     wait_until_gone,
 )
-from tests.service import Service
+from tests.service import Service, wait_for
 
 # Named in the design: before and after the claim, each phase, around the last commit.
 EARLY_POINTS = ["claiming", "claimed", "preparing", "evaluating_before", "debiasing"]
@@ -44,6 +47,15 @@ def undisturbed_digest(service: Service) -> str:
 
 def wait_in_the_middle(service: Service, job_id: str) -> None:
     wait_until(service, job_id, status="running", phase="debiasing")
+
+
+def wait_until_drains(service: Service) -> None:
+    def probe() -> bool:
+        with rows_of(service) as database, database.read() as session:
+            states = session.execute(sa.select(Worker.state)).scalars().all()
+        return "draining" in states
+
+    wait_for(probe, timeout_s=30, what="a draining worker")
 
 
 def assert_done_once(service: Service, job: dict[str, Any], digest: str) -> None:
@@ -98,6 +110,20 @@ def test_a_worker_told_to_stop_gives_the_job_back_unharmed(
     job = wait_for_end(service, job_id)
 
     assert_done_once(service, job, undisturbed_digest)
+    assert outcomes(service, job_id) == ["drained", "succeeded"]
+
+
+def test_a_worker_told_twice_to_stop_gives_back_even_a_job_that_hangs(service: Service) -> None:
+    job_id = create(service, trouble="hang", trouble_times=1)
+    wait_in_the_middle(service, job_id)
+    worker = service.process_of("worker")
+
+    worker.send_signal(signal.SIGTERM)
+    wait_until_drains(service)
+    worker.send_signal(signal.SIGTERM)
+    job = wait_for_end(service, job_id)
+
+    assert job["status"] == "succeeded"
     assert outcomes(service, job_id) == ["drained", "succeeded"]
 
 

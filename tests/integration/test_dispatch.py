@@ -251,11 +251,12 @@ def test_a_suspended_project_runs_nothing(timed: Database) -> None:
 
 
 def test_cancelling_a_dispatched_job_frees_its_slot(
-    timed: Database, broker: RecordingBroker, dispatcher: Dispatcher
+    timed: Database, broker: RecordingBroker, dispatcher: Dispatcher, clock: FakeClock
 ) -> None:
     add_worker(timed)
     project = make_project(timed)
     first = queue_job(timed, project)
+    clock.advance(1)
     second = queue_job(timed, project)
     dispatcher.run_once()
     with timed.write() as session:

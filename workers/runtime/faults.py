@@ -19,13 +19,14 @@ _OOM_COUNTERS = (_CGROUP / "memory.events", _CGROUP / "memory" / "memory.oom_con
 _LIMITS = (_CGROUP / "memory.max", _CGROUP / "memory" / "memory.limit_in_bytes")
 
 
-def crash_point(point: str, attempt: int) -> None:
-    """Kill this process with SIGKILL if `DEBIAS_FAULT` is `<point>` or `<point>:<attempt>`.
+def crash_point(point: str, number: int) -> None:
+    """Kill this process with SIGKILL if `DEBIAS_FAULT` is `<point>` or `<point>:<number>`.
 
-    Does nothing unless the variable is set, which only fault tests do.
+    `number` counts the job's attempts, or its dispatches where no attempt exists yet. Does
+    nothing unless the variable is set, which only fault tests do.
     """
     wanted = os.environ.get(FAULT_VARIABLE)
-    if wanted in (point, f"{point}:{attempt}"):
+    if wanted in (point, f"{point}:{number}"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
