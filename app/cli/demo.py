@@ -26,6 +26,8 @@ STOP_TIMEOUT_S = 30.0
 def run_demo(output: Path, console: Console) -> int:
     """Serve from a private home, run the job, save what it made. Return the exit status."""
     output = output.resolve()
+    # End by an exception, not by default, so that the service below is stopped too.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     home, models = output / "home", output / "models"
     models.mkdir(parents=True, exist_ok=True)
     model = choose_model(models, console)
