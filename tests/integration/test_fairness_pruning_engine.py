@@ -265,6 +265,21 @@ def test_a_change_on_control_pairs_is_neither_better_nor_worse(
     )
 
 
+def test_held_out_and_control_pairs_do_not_choose_neurons(model_dir: Path, tmp_path: Path) -> None:
+    config = {"pairs": PAIRS, "fraction": 0.2, "bias_weight": 1.0, **QUIET}
+    others = [{**p, "category": "gender"} for p in AGES]
+    neutral = [{**p, "category": "gender"} for p in NEUTRAL]
+
+    alone = run_job(model_dir, tmp_path / "alone", config)
+    beside = run_job(
+        model_dir,
+        tmp_path / "beside",
+        {**config, "holdout_pairs": others, "control_pairs": neutral},
+    )
+
+    assert beside.report["removed"] == alone.report["removed"]
+
+
 def test_hybrid_importance_reads_its_calibration_texts(model_dir: Path, tmp_path: Path) -> None:
     config = {"pairs": PAIRS, "fraction": 0.1, "importance": "hybrid", "bias_weight": 0.2, **QUIET}
 
