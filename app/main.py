@@ -16,6 +16,7 @@ from app.api.middleware import (
     RequestContextMiddleware,
 )
 from app.api.openapi import DESCRIPTION, TITLE, install_openapi
+from app.api.reference import install_reference
 from app.api.routes import ROUTERS
 from app.api.startup import open_runtime
 from app.api.state import State
@@ -45,6 +46,7 @@ def create_app(settings: Settings, *, maintenance: bool = True) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
         middleware=[
             Middleware(RequestContextMiddleware, metrics=metrics),
@@ -58,4 +60,5 @@ def create_app(settings: Settings, *, maintenance: bool = True) -> FastAPI:
         app.include_router(router)
     install_error_handlers(app)
     install_openapi(app)
+    install_reference(app)
     return app

@@ -59,6 +59,12 @@ class Settings(BaseSettings):
     scratch_min_free_bytes: Annotated[int, Field(ge=0)] = 10 * GIB
     max_runtime_s: Annotated[int, Field(ge=1)] = 86_400
     max_queued_total: Annotated[int, Field(ge=1)] = 10_000
+    rate_limit_read: Annotated[int, Field(ge=0)] = Field(
+        default=600, description="GET requests a minute for each API key; 0 for no limit."
+    )
+    rate_limit_write: Annotated[int, Field(ge=0)] = Field(
+        default=60, description="Other requests a minute for each API key; 0 for no limit."
+    )
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1 * MIB
     torch_threads: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="Threads of one job; unset: all cores."

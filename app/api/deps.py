@@ -50,6 +50,9 @@ class RequireScope:
         """Return the caller, or refuse with 401 or 403."""
         runtime: Runtime = request.state.runtime
         principal = _principal(runtime, request.headers.get("authorization"))
+        if principal.key_id is not None:
+            # Set here and sent by the middleware: routes make their answers themselves.
+            request.state.rate_limit = runtime.limiter.admit(principal.key_id, request.method)
         if not principal.has(self.scope):
             raise InsufficientScope(f"This needs a key with the scope {self.scope}.")
         return Caller(principal, runtime, request.state.request_id, request.state.traceparent)

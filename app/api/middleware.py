@@ -47,6 +47,7 @@ class RequestContextMiddleware:
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
                 headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.update(state.get("rate_limit", {}))
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):

@@ -25,6 +25,14 @@ DESCRIPTION = (
 )
 API_VERSION = "1.0.0"
 DOCUMENT = Path(__file__).parents[2] / "openapi.json"
+# In the order of the reference: what a reader comes for first.
+TAGS = {
+    "jobs": "Ask for a fairer model, watch it being made, and fetch it with its report.",
+    "artifacts": "Files of finished jobs.",
+    "catalogue": "What can be asked for.",
+    "keys": "API keys, and what the one in use may do.",
+    "system": "Health and explanations; no key needed.",
+}
 SECURITY_SCHEME = {
     "type": "http",
     "scheme": "bearer",
@@ -49,6 +57,7 @@ def build_document(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title=TITLE, version=API_VERSION, description=DESCRIPTION, routes=app.routes
     )
+    document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     components = document.setdefault("components", {})
     components["securitySchemes"] = {"apiKey": SECURITY_SCHEME}
     schemas = components.setdefault("schemas", {})

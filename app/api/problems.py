@@ -9,6 +9,7 @@ from app.domain.errors import (
     InsufficientScope,
     Internal,
     NotAcceptable,
+    RateLimited,
     Unauthenticated,
     Unavailable,
     ValidationFailed,
@@ -22,6 +23,7 @@ EVERYWHERE = (
     InsufficientScope,
     NotAcceptable,
     ValidationFailed,
+    RateLimited,
     Internal,
     Unavailable,
 )

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 from prometheus_client import CollectorRegistry, start_http_server
 
+from app.api.rate_limits import limiter_of
 from app.api.readiness import ReadinessMonitor
 from app.api.state import Runtime
 from app.api.watcher import JobWatcher
@@ -53,14 +54,23 @@ def open_runtime(
         stack.callback(watcher.stop)
         registry.register(StateCollector(lambda: measure_service(database)))
         _serve_metrics_apart(settings, registry, stack)
-        context = ServiceContext(
-            settings=settings,
-            database=database,
-            store=store,
-            methods=load_registry(settings.extra_methods),
-            intake=intake_of(settings, hub),
-        )
-        yield Runtime(context, watcher, readiness, metrics, signer_of(settings), loops)
+        limiter = limiter_of(settings, database.clock)
+        stack.callback(limiter.close)
+        context = _context_of(settings, database, store, hub)
+        signer = signer_of(settings)
+        yield Runtime(context, watcher, readiness, metrics, signer, limiter, loops)
+
+
+def _context_of(
+    settings: Settings, database: Database, store: ObjectStore, hub: HubClient
+) -> ServiceContext:
+    return ServiceContext(
+        settings=settings,
+        database=database,
+        store=store,
+        methods=load_registry(settings.extra_methods),
+        intake=intake_of(settings, hub),
+    )
 
 
 def store_of(settings: Settings) -> ObjectStore:

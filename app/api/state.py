@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
+from app.api.rate_limits import RateLimiter
 from app.api.readiness import ReadinessMonitor
 from app.api.watcher import JobWatcher
 from app.dispatch.maintenance import MaintenanceLoops
@@ -20,6 +21,7 @@ class Runtime:
     readiness: ReadinessMonitor
     metrics: HttpMetrics
     signer: DownloadSigner
+    limiter: RateLimiter
     loops: MaintenanceLoops | None
 
     def nudge(self) -> None:

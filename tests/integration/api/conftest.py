@@ -42,6 +42,8 @@ def settings_for(home: Path, hub: HubStandIn, **changes: Any) -> Settings:
         "models_dir": models,
         "hub_endpoint": hub.endpoint,
         "extra_methods": ("app.catalog.testkit.fake",),
+        "rate_limit_read": 0,
+        "rate_limit_write": 0,
         **changes,
     }
     return Settings(_env_file=None, **values)
