@@ -14,6 +14,12 @@ from typing import Any
 
 Report = dict[str, Any]
 METRIC = "bias_metric_parity"
+MODEL_NAMES = {
+    "before": "the base model",
+    "after": "the edited model",
+    "importance_only": "as many neurons removed by importance alone",
+    "random_0": "as many neurons removed at random (draw 1)",
+}
 
 
 def main() -> None:
@@ -78,8 +84,8 @@ def summary(report: Report) -> Iterable[str]:
 
 
 def finding(row: dict[str, Any]) -> str:
-    """Say what a row shows. Control pairs are neutral: their change is not judged."""
-    if "control" in row["group"]:
+    """Say what a row shows. Neutral control pairs have no ideal: their change is not judged."""
+    if row["ideal"] is None:
         return "not judged"
     return {True: "improved", False: "got worse", None: "no reliable change"}[row["improved"]]
 
@@ -115,7 +121,7 @@ def language(report: Report) -> Iterable[str]:
     yield "| model | perplexity |"
     yield "|---|---:|"
     for name, value in perplexity.items():
-        yield f"| {name.replace('_', ' ')} | {value:.1f} |"
+        yield f"| {MODEL_NAMES[name]} | {value:.1f} |"
     yield ""
 
 

@@ -13,6 +13,7 @@ from app.logging import configure_logging
 from app.settings import Settings
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
+LOG_WIDTH = 110  # a table of results fits; rich would wrap at 80 where no terminal says more
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 
 
@@ -89,7 +90,10 @@ def demo(
 
     from app.cli.demo import run_demo
 
-    raise typer.Exit(run_demo(output, Console()))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=LOG_WIDTH)
+    raise typer.Exit(run_demo(output, console))
 
 
 def methods() -> None:

@@ -1,5 +1,6 @@
 """`debias demo`: one real job, from an empty folder to a fairer checkpoint."""
 
+import json
 import os
 import signal
 import socket
@@ -42,6 +43,7 @@ def run_demo(output: Path, console: Console) -> int:
             return 1
         folder = output / job["id"]
         client.download(job["id"], folder)
+    show_verdict(folder, console)
     show_files(folder, console)
     return 0
 
@@ -139,6 +141,12 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def show_verdict(folder: Path, console: Console) -> None:
+    """Say how the edit compares with removing other neurons."""
+    report = json.loads((folder / "report.json").read_text())
+    console.print(f"Against chance: [bold]{report['verdict']['wording']}[/bold].")
 
 
 def show_files(folder: Path, console: Console) -> None:

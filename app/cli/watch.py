@@ -1,7 +1,9 @@
 """Show a job while it runs, and what came of it."""
 
+from collections import Counter
 from typing import Any, Literal
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -10,6 +12,8 @@ from debias_client import Client
 from debias_client.schemas import Job, JobEvent, SummaryRow
 
 NUMERIC = frozenset({"n", "before", "after", "change"})
+IMPROVED, WORSE = "improved", "got worse"
+COLOURS = {IMPROVED: "green", WORSE: "red"}
 PHASES = (
     "preparing",
     "evaluating_before",
@@ -95,24 +99,27 @@ def show_result(job: Job, console: Console) -> None:
     if error is not None:
         console.print(f"\n[red]{job['status']}[/red] {error['code']}: {error['message']}")
         console.print(error["hint"] or "")
-    if result is None:
+    if result is None or not result["summary"]:
         return
+    main_metric = result["summary"][0]["metric"]
+    rows = [row for row in result["summary"] if row["metric"] == main_metric]
     console.print()
-    console.print(summary_table(result["summary"]))
-    for improved, label in ((True, "improved"), (False, "got worse"), (None, "no reliable change")):
-        count = sum(row["improved"] is improved for row in result["summary"])
-        console.print(f"  {count:>3} {label}")
+    console.print(summary_table(main_metric, rows))
+    counts = Counter(finding(row) for row in result["summary"])
+    found = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    console.print(f"All {len(result['summary'])} rows of the report: {found}.", highlight=False)
     for warning in result["warnings"]:
         text = warning["message"] if isinstance(warning, dict) else warning
         console.print(f"[yellow]note[/yellow] {text}", highlight=False)
 
 
-def summary_table(rows: list[SummaryRow]) -> Table:
-    """Lay the summary out as one line per metric and group."""
-    table = Table(title="Before and after, paired, with 95 % intervals", title_justify="left")
-    for heading in ("metric", "group", "n", "before", "after", "change", "finding"):
+def summary_table(metric: str, rows: list[SummaryRow]) -> Table:
+    """Lay one metric out as one line per group."""
+    title = f"{metric}, before and after (paired, 95 % intervals)"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for heading in ("group", "n", "before", "after", "change", "finding"):
         justify: Literal["left", "right"] = "right" if heading in NUMERIC else "left"
-        table.add_column(heading, justify=justify)
+        table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*result_cells(row))
     return table
@@ -120,22 +127,24 @@ def summary_table(rows: list[SummaryRow]) -> Table:
 
 def result_cells(row: SummaryRow) -> tuple[str, ...]:
     """Write one summary row as table cells."""
+    words = finding(row)
+    colour = COLOURS.get(words)
     return (
-        row["metric"],
         row["group"] or "all",
         str(row["n"]),
         number(row["before"]),
         number(row["after"]),
         change(row["delta"], row["ci95_delta"]),
-        finding(row["improved"]),
+        f"[{colour}]{words}[/{colour}]" if colour else words,
     )
 
 
-def finding(improved: bool | None) -> str:
-    """Say in words and colour what the paired interval says."""
-    if improved is None:
-        return "no reliable change"
-    return "[green]improved[/green]" if improved else "[red]got worse[/red]"
+def finding(row: SummaryRow) -> str:
+    """Say what the paired interval says."""
+    if row["improved"] is not None:
+        return IMPROVED if row["improved"] else WORSE
+    # Neutral control pairs have no ideal, and so no better or worse.
+    return "not judged" if row["ideal"] is None else "no reliable change"
 
 
 def number(value: float | None) -> str:

@@ -58,6 +58,10 @@ def test_no_verdict_is_called_no_reliable_change():
     assert row_words(replace(ROW, improved=None), METRICS).verdict == "no reliable change"
 
 
+def test_a_change_without_an_ideal_is_not_judged():
+    assert row_words(replace(ROW, improved=None, ideal=None), METRICS).verdict == "not judged"
+
+
 def test_a_missing_interval_is_said_to_be_missing():
     words = row_words(replace(ROW, ci95_delta=None), METRICS)
 
@@ -77,13 +81,13 @@ def test_an_end_that_rounds_to_zero_keeps_its_sign():
 
 
 def test_rows_are_sorted_by_verdict_and_none_is_lost():
-    rows = sample_rows()
+    rows = [*sample_rows(), replace(ROW, improved=None, ideal=None)]
 
     ordered = sort_rows(rows)
 
-    assert sorted(map(id, ordered.improved + ordered.worse + ordered.unchanged)) == sorted(
-        map(id, rows)
-    )
+    lists = (ordered.improved, ordered.worse, ordered.unchanged, ordered.unjudged)
+    assert sorted(id(row) for found in lists for row in found) == sorted(map(id, rows))
+    assert ordered.unjudged == (rows[-1],)
     assert all(row.improved is False for row in ordered.worse)
 
 

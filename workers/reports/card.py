@@ -95,7 +95,7 @@ def _results(document: ReportDocument) -> str:
     ordered = sort_rows(document.rows)
     counts = (
         f"{len(ordered.improved)} better, {len(ordered.worse)} worse, "
-        f"{len(ordered.unchanged)} without a reliable change."
+        f"{len(ordered.unchanged)} without a reliable change, {len(ordered.unjudged)} not judged."
     )
     columns = ("Metric", "Group", "Before", "After", "Change", "Units", "Verdict")
     rows = []

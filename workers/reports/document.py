@@ -144,12 +144,17 @@ class SortedRows:
     improved: tuple[SummaryRow, ...]
     worse: tuple[SummaryRow, ...]
     unchanged: tuple[SummaryRow, ...]
+    unjudged: tuple[SummaryRow, ...]
 
 
 def sort_rows(rows: Sequence[SummaryRow]) -> SortedRows:
-    """Sort rows into improved, worse and without reliable change."""
+    """Sort rows into improved, worse and without reliable change.
+
+    A row without an ideal (neutral control pairs) cannot get better or worse: it is unjudged.
+    """
     return SortedRows(
         improved=tuple(row for row in rows if row.improved is True),
         worse=tuple(row for row in rows if row.improved is False),
-        unchanged=tuple(row for row in rows if row.improved is None),
+        unchanged=tuple(r for r in rows if r.improved is None and r.ideal is not None),
+        unjudged=tuple(row for row in rows if row.ideal is None),
     )

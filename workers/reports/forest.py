@@ -162,7 +162,7 @@ def _handles() -> list[Line2D]:
         (BEFORE, "o", "white", "before"),
         (BETTER, "o", BETTER, "after: better"),
         (WORSE, "s", WORSE, "after: worse"),
-        (UNRELIABLE, "o", UNRELIABLE, "after: no reliable change"),
+        (UNRELIABLE, "o", UNRELIABLE, "after: no reliable change, or not judged"),
     )
     return [
         Line2D(nothing, nothing, marker=marker, ls="", mfc=face, mec=color, ms=7, label=label)

@@ -42,7 +42,8 @@ def render_html(document: ReportDocument) -> str:
             doc=document,
             metric_groups=_metric_groups(document),
             verdict_lists=_verdict_lists(document),
-            unchanged=_unchanged(document),
+            unchanged=_by_metric(sort_rows(document.rows).unchanged, document),
+            unjudged=_by_metric(sort_rows(document.rows).unjudged, document),
             interval_note=INTERVAL_NOTE,
             chance_note=chance_note(len(document.rows)),
             spec_json=spec_json(document.reproduce.resolved_spec),
@@ -109,10 +110,10 @@ def _verdict_lists(document: ReportDocument) -> list[dict[str, Any]]:
     ]
 
 
-def _unchanged(document: ReportDocument) -> dict[str, list[RowWords]]:
-    """Return the rows without reliable change by metric: there are many, and each says little."""
+def _by_metric(rows: Sequence[SummaryRow], document: ReportDocument) -> dict[str, list[RowWords]]:
+    """Return rows by metric, for lists of many rows of which each says little."""
     by_metric: dict[str, list[RowWords]] = {}
-    for words in _words(sort_rows(document.rows).unchanged, document):
+    for words in _words(rows, document):
         by_metric.setdefault(words.metric, []).append(words)
     return by_metric
 

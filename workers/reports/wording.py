@@ -182,6 +182,8 @@ def _first_word(text: str) -> tuple[str, str]:
 
 def _verdict(row: SummaryRow) -> tuple[str, str]:
     """Return tone and words of a verdict."""
+    if row.ideal is None:
+        return "neutral", "not judged"
     if row.improved is None:
         return "neutral", "no reliable change"
     tone = "better" if row.improved else "worse"

@@ -141,6 +141,7 @@ def summary_entry(row: SummaryRow) -> dict[str, Any]:
         "after": after,
         "delta": row.delta,
         "reduction_percent": reduction,
+        "ideal": row.ideal,
         "improved": row.improved,
         "ci95_before": row.ci95_before and list(row.ci95_before),
         "ci95_after": row.ci95_after and list(row.ci95_after),
