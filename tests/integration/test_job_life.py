@@ -101,9 +101,13 @@ class JobLife(RuleBasedStateMachine):
 
     @rule(target=claims, held=claims)
     def hand_over(self, held: Claim) -> Any:
-        """Give the job back and let the other worker go on: `held` is stale from now on."""
+        """Give the job back and let the other worker go on; then `held` tries everything."""
         self.drain(held)
-        return self.start(worker=1, wait_s=0.0)
+        successor = self.start(worker=1, wait_s=0.0)
+        self.heartbeat(held)
+        self.succeed(held)
+        self.fail(held, retryable=True)
+        return successor
 
     @rule(held=claims)
     def heartbeat(self, held: Claim) -> None:
