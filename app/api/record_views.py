@@ -14,11 +14,12 @@ from app.schemas.records import (
     CheckpointBody,
     EvaluationBody,
     EventBody,
+    FollowedLine,
     LogLine,
     MetricPointBody,
     MetricSeries,
 )
-from app.services.logs import Line
+from app.services.logs import Line, Positions, write_positions
 from app.services.records import Series
 
 CSV_HEADER = ("name", "attempt", "step", "value", "nonfinite", "at")
@@ -61,6 +62,12 @@ def log_line(line: Line) -> LogLine:
         level=line.level,
         text=line.text,
     )
+
+
+def followed_line(line: Line, positions: Positions) -> bytes:
+    """Show a log line as a line of NDJSON that says where to go on after it."""
+    body = FollowedLine(**log_line(line).model_dump(), next_after=write_positions(positions))
+    return body.model_dump_json().encode() + b"\n"
 
 
 def metric_series(series: Series) -> MetricSeries:

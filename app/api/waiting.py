@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.conditional import is_unchanged, version_tag
 from app.api.deps import Caller
-from app.api.sse import stream_owner
+from app.api.streams import stream_owner
 from app.domain.states import TERMINAL, JobStatus
 from app.schemas.jobs import MAX_WAIT_S
 from app.services.jobs import get_job

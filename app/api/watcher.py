@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.db.session import Database
 from app.domain.errors import Unavailable
-from app.services.watching import last_numbers
+from app.services.watching import Headway, read_headway
 
 POLL_S = 1.0
 MAX_WATCHES = 1000
@@ -23,10 +23,16 @@ logger = structlog.get_logger()
 
 
 class Watch:
-    """One waiting handler: an event of its loop, set when its job may have changed."""
+    """One waiting handler: an event of its loop, set when its job may have changed.
 
-    def __init__(self, job_id: UUID, loop: asyncio.AbstractEventLoop) -> None:
+    `with_logs` has it woken by new log lines too.
+    """
+
+    def __init__(
+        self, job_id: UUID, loop: asyncio.AbstractEventLoop, *, with_logs: bool = False
+    ) -> None:
         self.job_id = job_id
+        self.with_logs = with_logs
         self._loop = loop
         self._changed = asyncio.Event()
 
@@ -54,7 +60,7 @@ class JobWatcher:
         self._lock = threading.Lock()
         self._watches: dict[UUID, set[Watch]] = defaultdict(set)
         self._callers: dict[object, int] = defaultdict(int)
-        self._seen: dict[UUID, int] = {}
+        self._seen = Headway({}, {})
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="job-watcher", daemon=True)
@@ -71,7 +77,7 @@ class JobWatcher:
         self._thread.join()
 
     @contextmanager
-    def watch(self, job_id: UUID, caller: object) -> Iterator[Watch]:
+    def watch(self, job_id: UUID, caller: object, *, with_logs: bool = False) -> Iterator[Watch]:
         """Watch a job from an async handler.
 
         Raises
@@ -79,7 +85,7 @@ class JobWatcher:
         Unavailable
             When this process, or this caller, has as many watches as allowed.
         """
-        watch = Watch(job_id, asyncio.get_running_loop())
+        watch = Watch(job_id, asyncio.get_running_loop(), with_logs=with_logs)
         with self._lock:
             self._admit(caller)
             self._watches[job_id].add(watch)
@@ -93,16 +99,18 @@ class JobWatcher:
     def run_once(self) -> int:
         """Look once at all watched jobs; return how many had changed."""
         with self._lock:
-            watched = list(self._watches)
-        numbers = last_numbers(self._database, watched) if watched else {}
+            watched = set(self._watches)
+            logged = {job_id for job_id in watched if self._followers(job_id)}
+        now = read_headway(self._database, watched, logged) if watched else Headway({}, {})
         with self._lock:
-            changed = [
-                job_id for job_id in watched if self._seen.get(job_id) != numbers.get(job_id)
-            ]
-            self._seen = {job_id: numbers[job_id] for job_id in watched if job_id in numbers}
+            seen, self._seen = self._seen, now
+            changed = _differing(watched, seen.events, now.events)
+            grown = _differing(logged, seen.logs, now.logs) - changed
             for job_id in changed:
                 self._wake(job_id)
-        return len(changed)
+            for watch in [watch for job_id in grown for watch in self._followers(job_id)]:
+                watch.wake()
+        return len(changed | grown)
 
     def _admit(self, caller: object) -> None:
         total = sum(self._callers.values())
@@ -121,6 +129,9 @@ class JobWatcher:
         self._watches[watch.job_id].discard(watch)
         if not self._watches[watch.job_id]:
             del self._watches[watch.job_id]
+
+    def _followers(self, job_id: UUID) -> list[Watch]:
+        return [watch for watch in self._watches.get(job_id, ()) if watch.with_logs]
 
     def _wake(self, job_id: UUID) -> None:
         for watch in self._watches.get(job_id, ()):
@@ -145,3 +156,9 @@ class JobWatcher:
             self.run_once()
         except SQLAlchemyError as exc:
             logger.warning("watch_failed", error=str(exc))
+
+
+def _differing(
+    job_ids: Collection[UUID], before: Mapping[UUID, int], after: Mapping[UUID, int]
+) -> set[UUID]:
+    return {job_id for job_id in job_ids if before.get(job_id) != after.get(job_id)}

@@ -66,7 +66,14 @@ class LogParameters(QueryParameters):
     after: Annotated[str, StringConstraints(max_length=2000)] | None = Field(
         default=None, description="`next_after` of the page before."
     )
-    limit: int = Field(default=200, ge=1, le=MAX_LINES)
+    limit: int = Field(
+        default=200, ge=1, le=MAX_LINES, description="Lines of a page; a stream has no limit."
+    )
+    follow: bool = Field(
+        default=False,
+        description="Send lines as they are written, until the job is finished: as NDJSON, or "
+        "raw with `Accept: text/plain`.",
+    )
 
 
 class LogLine(ResponseBody):
@@ -78,6 +85,12 @@ class LogLine(ResponseBody):
     at: str
     level: str
     text: str
+
+
+class FollowedLine(LogLine):
+    """One line of a stream; a client that lost it goes on with `after` = `next_after`."""
+
+    next_after: str
 
 
 class LogPage(ResponseBody):

@@ -30,6 +30,16 @@ class Line:
     level: str
     text: str
 
+    @property
+    def position(self) -> Positions:
+        """Where its stream goes on after this line."""
+        return {f"{self.attempt}:{self.stream}": self.number}
+
+    @property
+    def raw(self) -> bytes:
+        """The line as it was written."""
+        return f"{self.text}\n".encode(errors="backslashreplace")
+
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
@@ -53,7 +63,12 @@ class LogSlice:
 
     lines: list[Line]
     has_more: bool
-    next_after: str
+    positions: Positions
+
+    @property
+    def next_after(self) -> str:
+        """The positions as a client sends them back."""
+        return write_positions(self.positions)
 
 
 def find_chunks(u: UnitOfWork, job_id: UUID, query: LogQuery) -> Sequence[JobLogChunk]:
@@ -71,11 +86,11 @@ def read_slice(
     lines: list[Line] = []
     for line in _lines(store, chunks, query):
         if len(lines) == limit:
-            return LogSlice(lines, True, write_positions(positions))
-        positions[f"{line.attempt}:{line.stream}"] = line.number
+            return LogSlice(lines, True, positions)
+        positions |= line.position
         if query.wants(line):
             lines.append(line)
-    return LogSlice(lines, False, write_positions(positions))
+    return LogSlice(lines, False, positions)
 
 
 def read_text(
@@ -84,7 +99,7 @@ def read_text(
     """Read all wanted lines as raw text."""
     for line in _lines(store, chunks, query):
         if query.wants(line):
-            yield f"{line.text}\n".encode(errors="backslashreplace")
+            yield line.raw
 
 
 def write_positions(positions: Positions) -> str:

@@ -1,13 +1,27 @@
 """What the watcher asks: how far each of many jobs has come."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from dataclasses import dataclass
 from uuid import UUID
 
-from app.db.repositories.operations import last_event_numbers
+from app.db.repositories.operations import count_log_chunks, last_event_numbers
 from app.db.session import Database
 
 
-def last_numbers(database: Database, job_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Return the number of the last event of each job, in one query."""
+@dataclass(frozen=True, slots=True)
+class Headway:
+    """How far jobs have come: the number of their last event, and of their log chunks."""
+
+    events: dict[UUID, int]
+    logs: dict[UUID, int]
+
+
+def read_headway(
+    database: Database, job_ids: Collection[UUID], logged_ids: Collection[UUID]
+) -> Headway:
+    """Ask for the events of some jobs and the logs of others, in one query each."""
     with database.read() as session:
-        return last_event_numbers(session, job_ids)
+        return Headway(
+            events=last_event_numbers(session, list(job_ids)) if job_ids else {},
+            logs=count_log_chunks(session, list(logged_ids)) if logged_ids else {},
+        )

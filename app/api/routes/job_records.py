@@ -7,7 +7,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, StreamingResponse
 
 from app.api.deps import Caller, JobId, JobsReader
-from app.api.negotiation import JSON, Represents, accepts_json
+from app.api.log_stream import NDJSON, JobLogStream
+from app.api.negotiation import JSON, Represents, accepts_json, choose_media_type
 from app.api.problems import media, problems
 from app.api.record_views import (
     attempt_body,
@@ -17,7 +18,8 @@ from app.api.record_views import (
     metric_series,
     metrics_csv,
 )
-from app.api.sse import SSE_MEDIA_TYPE, STREAM_HEADERS, JobEventStream, last_event_id
+from app.api.sse import SSE_MEDIA_TYPE, JobEventStream, last_event_id
+from app.api.streams import STREAM_HEADERS
 from app.domain.errors import Gone, NotFound, StorageUnavailable
 from app.schemas.base import Listing
 from app.schemas.records import (
@@ -85,30 +87,29 @@ async def list_events(
     operation_id="listLogs",
     summary="Read the logs of a job",
     response_model=LogPage,
-    responses=media(TEXT) | problems(NotFound, Gone, StorageUnavailable),
+    responses=media(TEXT, NDJSON) | problems(NotFound, Gone, StorageUnavailable),
 )
-def list_logs(
+async def list_logs(
     caller: JobsReader,
+    request: Request,
     job_id: JobId,
     parameters: Annotated[LogParameters, Query()],
-    media_type: Annotated[str, Depends(Represents(JSON, TEXT))],
 ) -> Response:
-    """Read log lines during and after the run; `Accept: text/plain` gives all of them raw."""
-    query = logs.LogQuery(
-        attempt=parameters.attempt,
-        stream=parameters.stream,
-        level=parameters.level,
-        positions=logs.read_positions(parameters.after),
-    )
-    with caller.uow() as u:
-        chunks = logs.find_chunks(u, job_id, query)
-    store = caller.context.store
-    if media_type == TEXT:
-        return StreamingResponse(logs.read_text(store, chunks, query), media_type=TEXT)
-    found = logs.read_slice(store, chunks, query, limit=parameters.limit)
-    lines = [log_line(line) for line in found.lines]
-    page = LogPage(data=lines, has_more=found.has_more, next_after=found.next_after)
-    return JSONResponse(page.model_dump(mode="json"))
+    """Read log lines during and after the run; `Accept: text/plain` gives all of them raw.
+
+    With `follow=true` the answer stays open and brings new lines until the job is finished.
+    """
+    offered = (NDJSON, TEXT) if parameters.follow else (JSON, TEXT)
+    media_type = choose_media_type(request.headers.getlist("accept"), offered)
+    query = _log_query(parameters)
+    if not parameters.follow:
+        return await run_in_threadpool(
+            _log_page, caller, job_id, query, media_type, parameters.limit
+        )
+    await run_in_threadpool(_require_job, caller, job_id)
+    if request.scope["state"].get("head"):
+        return Response(headers=STREAM_HEADERS, media_type=media_type)
+    return JobLogStream(caller, job_id, query, media_type)
 
 
 @router.get(
@@ -169,6 +170,29 @@ def _event_page(caller: Caller, job_id: JobId, parameters: EventParameters) -> R
         has_more=len(batch.events) > parameters.limit,
         next_after=shown[-1].seq if shown else parameters.after,
     )
+    return JSONResponse(page.model_dump(mode="json"))
+
+
+def _log_query(parameters: LogParameters) -> logs.LogQuery:
+    return logs.LogQuery(
+        attempt=parameters.attempt,
+        stream=parameters.stream,
+        level=parameters.level,
+        positions=logs.read_positions(parameters.after),
+    )
+
+
+def _log_page(
+    caller: Caller, job_id: JobId, query: logs.LogQuery, media_type: str, limit: int
+) -> Response:
+    with caller.uow() as u:
+        chunks = logs.find_chunks(u, job_id, query)
+    store = caller.context.store
+    if media_type == TEXT:
+        return StreamingResponse(logs.read_text(store, chunks, query), media_type=TEXT)
+    found = logs.read_slice(store, chunks, query, limit=limit)
+    lines = [log_line(line) for line in found.lines]
+    page = LogPage(data=lines, has_more=found.has_more, next_after=found.next_after)
     return JSONResponse(page.model_dump(mode="json"))
 
 

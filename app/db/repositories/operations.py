@@ -9,7 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import Blob, Job, JobAttempt, OutboxMessage, Project, Worker
+from app.db.tables import Blob, Job, JobAttempt, JobLogChunk, OutboxMessage, Project, Worker
 from app.domain.states import TERMINAL, JobStatus
 
 
@@ -99,3 +99,13 @@ def last_event_numbers(session: Session, job_ids: Sequence[UUID]) -> dict[UUID, 
     """Find the last event number of each job; the caller has checked that they may be seen."""
     statement = sa.select(Job.id, Job.last_seq).where(Job.id.in_(job_ids))
     return {row.id: row.last_seq for row in session.execute(statement)}
+
+
+def count_log_chunks(session: Session, job_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Count the log chunks of each job that has any; the caller has checked as above."""
+    statement = (
+        sa.select(JobLogChunk.job_id, sa.func.count().label("chunks"))
+        .where(JobLogChunk.job_id.in_(job_ids))
+        .group_by(JobLogChunk.job_id)
+    )
+    return {row.job_id: row.chunks for row in session.execute(statement)}

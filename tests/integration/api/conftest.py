@@ -18,6 +18,7 @@ from app.settings import Settings
 from tests.fixtures.database import KINDS
 from tests.hub_stand_in import HubStandIn
 from tests.integration.api.callers import Caller, RunningApp
+from tests.integration.api.live_server import LiveServer
 from workers.testkit.models import write_tiny_model
 
 
@@ -85,3 +86,10 @@ def sqlite_settings(tmp_path: Path, migrated_sqlite: Path, hub: HubStandIn) -> S
     """Settings of an application of this test's own, on SQLite."""
     shutil.copy2(migrated_sqlite, tmp_path / "debias.db")
     return settings_for(tmp_path, hub)
+
+
+@pytest.fixture
+def live(caller: Caller) -> Iterator[str]:
+    server = LiveServer(caller)
+    yield server.start()
+    server.stop()

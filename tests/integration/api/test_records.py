@@ -2,19 +2,14 @@
 
 import asyncio
 import json
-import socket
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from sqlalchemy.exc import OperationalError
 
 from app.api.watcher import MAX_WATCHES_PER_CALLER, JobWatcher
 from app.domain.errors import Unavailable
-from app.main import create_app
 from tests.integration.api.callers import Caller, job_uuid
 from tests.integration.api.runs import (
     finish,
@@ -119,37 +114,6 @@ class TestEvents:
 
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
-
-
-class LiveServer:
-    """The application behind a real socket: the test client reads streams to their end first."""
-
-    def __init__(self, caller: Caller) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        app = create_app(caller.app.settings, maintenance=False)
-        config = uvicorn.Config(app, port=self.port, log_config=None, timeout_graceful_shutdown=5)
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
-
-    def start(self) -> str:
-        self.thread.start()
-        url = f"http://127.0.0.1:{self.port}"
-        while not self.server.started:
-            assert self.thread.is_alive()
-        return url
-
-    def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join(20)
-
-
-@pytest.fixture
-def live(caller: Caller) -> Iterator[str]:
-    server = LiveServer(caller)
-    yield server.start()
-    server.stop()
 
 
 class TestLiveStream:

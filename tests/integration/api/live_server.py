@@ -1,0 +1,33 @@
+"""The application behind a real socket, for streams and for a real client."""
+
+import socket
+import threading
+
+import uvicorn
+
+from app.main import create_app
+from tests.integration.api.callers import Caller
+
+
+class LiveServer:
+    """The application behind a real socket: the test client reads streams to their end first."""
+
+    def __init__(self, caller: Caller) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        app = create_app(caller.app.settings, maintenance=False)
+        config = uvicorn.Config(app, port=self.port, log_config=None, timeout_graceful_shutdown=5)
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+
+    def start(self) -> str:
+        self.thread.start()
+        url = f"http://127.0.0.1:{self.port}"
+        while not self.server.started:
+            assert self.thread.is_alive()
+        return url
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(20)
