@@ -1,9 +1,18 @@
-"""Descriptors of methods as response bodies."""
+"""Descriptors of methods and benchmarks as response bodies."""
 
 from dataclasses import asdict
 
+from app.catalog.benchmark import BenchmarkDescriptor
 from app.catalog.method import MethodDescriptor, schema_of
-from app.schemas.methods import MethodBody, MethodSummary, MetricBody, ReferenceBody
+from app.schemas.methods import (
+    BenchmarkBody,
+    BenchmarkMetricBody,
+    BenchmarkSummary,
+    MethodBody,
+    MethodSummary,
+    MetricBody,
+    ReferenceBody,
+)
 
 
 def method_summary(method: MethodDescriptor) -> MethodSummary:
@@ -34,4 +43,29 @@ def method_body(method: MethodDescriptor) -> MethodBody:
         example_config=dict(method.example_config),
         datasets=list(method.datasets),
         metrics=[MetricBody(**asdict(metric)) for metric in method.metrics],
+    )
+
+
+def benchmark_summary(benchmark: BenchmarkDescriptor) -> BenchmarkSummary:
+    """Show a benchmark in a list."""
+    return BenchmarkSummary(
+        name=benchmark.name,
+        version=benchmark.version,
+        title=benchmark.title,
+        summary=benchmark.summary,
+        metrics=[BenchmarkMetricBody(**asdict(metric)) for metric in benchmark.metrics],
+        dataset_license=benchmark.dataset_license,
+        items=benchmark.items,
+        items_per_s=benchmark.items_per_s,
+        references=[ReferenceBody(**asdict(reference)) for reference in benchmark.references],
+        deprecated=benchmark.deprecated,
+    )
+
+
+def benchmark_body(benchmark: BenchmarkDescriptor) -> BenchmarkBody:
+    """Show one benchmark."""
+    return BenchmarkBody(
+        **benchmark_summary(benchmark).model_dump(),
+        config_schema=schema_of(benchmark),
+        example_config=dict(benchmark.example_config),
     )

@@ -114,6 +114,28 @@ METHOD: dict[str, Any] = {
     "deprecated": False,
 }
 
+BENCHMARK: dict[str, Any] = {
+    "name": "example_pairs",
+    "version": "1.0.0",
+    "title": "Example of a benchmark",
+    "summary": "How often the model prefers the stereotyped sentence of a pair.",
+    "metrics": [
+        {
+            "name": "preference",
+            "title": "Share of stereotyped sentences preferred",
+            "unit": "percent",
+            "range": [0.0, 100.0],
+            "ideal": 50.0,
+            "higher_is_better": None,
+        }
+    ],
+    "dataset_license": "CC-BY-SA-4.0",
+    "items": 1500,
+    "items_per_s": 40.0,
+    "references": [{"title": "Example of a reference", "url": "https://example.org/paper"}],
+    "deprecated": False,
+}
+
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
@@ -308,7 +330,11 @@ RESPONSES: dict[str, tuple[str, Any]] = {
         },
     ),
     "getMethodSchema": ("200", SCHEMA),
-    "listBenchmarks": ("200", {"data": []}),
+    "listBenchmarks": ("200", {"data": [BENCHMARK]}),
+    "getBenchmark": (
+        "200",
+        {**BENCHMARK, "config_schema": SCHEMA, "example_config": {"max_items": 500}},
+    ),
     "createApiKey": ("201", {**KEY, "secret": "dbk_8Kq2mZ0x_..."}),
     "listApiKeys": ("200", {"data": [KEY], "has_more": False, "next_cursor": None}),
     "getApiKey": ("200", KEY),

@@ -10,7 +10,7 @@ from app.api.rate_limits import limiter_of
 from app.api.readiness import ReadinessMonitor
 from app.api.state import Runtime
 from app.api.watcher import JobWatcher
-from app.catalog.registry import load_registry
+from app.catalog.registry import load_benchmarks, load_registry
 from app.db.schema import require_current
 from app.db.session import Database
 from app.dispatch.maintenance import MaintenanceLoops
@@ -69,6 +69,7 @@ def _context_of(
         database=database,
         store=store,
         methods=load_registry(settings.extra_methods),
+        benchmarks=load_benchmarks(),
         intake=intake_of(settings, hub),
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -86,9 +86,17 @@ class MethodDescriptor:
     check: Callable[[Any, ModelFacts], CheckResult] = accept_everything
 
 
-def schema_of(method: MethodDescriptor) -> dict[str, Any]:
-    """JSON Schema 2020-12 of the method's config."""
-    schema = method.config.model_json_schema()
+class Configured(Protocol):
+    """What has a config: a method or a benchmark."""
+
+    @property
+    def config(self) -> type[MethodConfig]:
+        """Model of the config."""
+
+
+def schema_of(entry: Configured) -> dict[str, Any]:
+    """JSON Schema 2020-12 of the config of a method or benchmark."""
+    schema = entry.config.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -173,7 +173,7 @@ class UnsafeModelFormat(DebiasError):
 
 
 class UriNotAllowed(DebiasError):
-    """This source is switched off, or points outside what the operator allows."""
+    """The source is switched off, or points outside what the operator allows."""
 
     code, status, title = "uri_not_allowed", 422, "Source not allowed"
 

@@ -35,8 +35,19 @@ class ResolvedOutputs(SpecPart):
     keep_checkpoints: int
 
 
+class ResolvedBenchmark(SpecPart):
+    """A benchmark to run before and after, with every default of its config written."""
+
+    name: str
+    version: str
+    config: dict[str, Any]
+
+
 class ResolvedSpec(SpecPart):
-    """Everything an attempt needs to know. Stored with the job, never changed.
+    """Everything an attempt needs to know. Stored with the job.
+
+    What decides the result stays as it was when the job was made; only a retry that asks for
+    other resources stores a spec with those resources.
 
     `model` is the pinned source: its `type` is `hub`, `path` or `version`, and its other keys
     identify exactly one set of bytes.
@@ -48,6 +59,7 @@ class ResolvedSpec(SpecPart):
     method_version: str
     model: dict[str, Any]
     config: dict[str, Any]
+    benchmarks: tuple[ResolvedBenchmark, ...] = ()
     resources: ResolvedResources
     outputs: ResolvedOutputs
     max_attempts: int = Field(ge=1, le=5)

@@ -85,6 +85,21 @@ class OutputsRequest(RequestBody):
     keep_checkpoints: int = Field(default=0, ge=0, le=10)
 
 
+class BenchmarkRequest(RequestBody):
+    """One benchmark to run before and after."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    config: JsonObject = Field(
+        default_factory=dict, description="Config of the benchmark; see `/v1/benchmarks/{name}`."
+    )
+
+
+class EvaluationRequest(RequestBody):
+    """What to measure beside the method's own metrics."""
+
+    benchmarks: list[BenchmarkRequest] = Field(default=[], max_length=20)
+
+
 class RetryRequest(RequestBody):
     """How often a job is tried."""
 
@@ -104,6 +119,7 @@ class JobRequest(RequestBody):
     config: JsonObject = Field(
         default_factory=dict, description="Config of the method; see `/v1/methods/{name}/schema`."
     )
+    evaluation: EvaluationRequest = EvaluationRequest()
     resources: ResourcesRequest = ResourcesRequest()
     outputs: OutputsRequest = OutputsRequest()
     retry: RetryRequest = RetryRequest()

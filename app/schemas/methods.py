@@ -1,7 +1,5 @@
 """Bodies of the catalogue of methods and benchmarks."""
 
-from typing import Any
-
 from pydantic import Field
 
 from app.schemas.base import JsonObject, ResponseBody
@@ -53,10 +51,34 @@ class MethodBody(MethodSummary):
     metrics: list[MetricBody]
 
 
-class BenchmarkBody(ResponseBody):
+class BenchmarkMetricBody(ResponseBody):
+    """One metric of a benchmark; `higher_is_better` is null where a value in between is best."""
+
+    name: str
+    title: str
+    unit: str
+    range: tuple[float | None, float | None]
+    ideal: float | None
+    higher_is_better: bool | None
+
+
+class BenchmarkSummary(ResponseBody):
     """A benchmark on offer."""
 
     name: str
     version: str
     title: str
-    details: dict[str, Any]
+    summary: str
+    metrics: list[BenchmarkMetricBody]
+    dataset_license: str
+    items: int
+    items_per_s: float | None
+    references: list[ReferenceBody]
+    deprecated: bool
+
+
+class BenchmarkBody(BenchmarkSummary):
+    """A benchmark with all that is needed to use it."""
+
+    config_schema: JsonObject
+    example_config: JsonObject

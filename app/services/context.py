@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.catalog.registry import MethodRegistry
+from app.catalog.registry import BenchmarkRegistry, MethodRegistry
 from app.db.session import Database
 from app.services.model_intake import IntakeSettings
 from app.settings import Settings
@@ -17,4 +17,5 @@ class ServiceContext:
     database: Database
     store: ObjectStore
     methods: MethodRegistry
+    benchmarks: BenchmarkRegistry
     intake: IntakeSettings

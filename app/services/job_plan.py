@@ -24,9 +24,10 @@ from app.domain.findings import did_you_mean, findings_of
 from app.domain.ids import IdPrefix, parse_id
 from app.domain.models import FileFact, ModelFacts
 from app.domain.sources import HubSource, ModelSource, PathSource, VersionSource
-from app.domain.specs import ResolvedOutputs, ResolvedResources, ResolvedSpec
+from app.domain.specs import ResolvedBenchmark, ResolvedOutputs, ResolvedResources, ResolvedSpec
 from app.schemas.jobs import JobRequest, ModelReference
 from app.security.scopes import Principal, Scope
+from app.services.benchmark_plan import plan_benchmarks
 from app.services.context import ServiceContext
 from app.services.model_intake import InspectedModel, inspect_source
 from app.settings import Settings
@@ -63,13 +64,22 @@ def plan_job(context: ServiceContext, principal: Principal, request: JobRequest)
     check_priority(principal, request.priority)
     method = _find_method(context, request)
     config = _read_config(method, request.config)
+    benchmarks = plan_benchmarks(context.benchmarks, request.evaluation.benchmarks)
     device_class = choose_device_class(
         context.settings, request.resources.device_class, method.default_device_class
     )
     version_id = _version_id(request.model)
     inspected = _inspect(context, principal, request.model, version_id)
     resolved, check = _check(method, config, inspected.facts)
-    spec = _resolved_spec(context.settings, request, method, resolved, inspected, device_class)
+    spec = _resolved_spec(
+        context.settings,
+        request,
+        method,
+        resolved,
+        inspected,
+        device_class=device_class,
+        benchmarks=benchmarks,
+    )
     work = Workload(
         facts=inspected.facts,
         device_class=device_class,
@@ -233,7 +243,9 @@ def _resolved_spec(
     method: MethodDescriptor,
     config: MethodConfig,
     inspected: InspectedModel,
+    *,
     device_class: str,
+    benchmarks: tuple[ResolvedBenchmark, ...],
 ) -> ResolvedSpec:
     outputs = request.outputs
     return ResolvedSpec(
@@ -243,6 +255,7 @@ def _resolved_spec(
         method_version=method.version,
         model=dict(inspected.pinned),
         config=config.model_dump(mode="json"),
+        benchmarks=benchmarks,
         resources=ResolvedResources(
             device_class=device_class,
             dtype=request.resources.dtype,

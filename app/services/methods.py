@@ -1,9 +1,10 @@
-"""The catalogue of methods."""
+"""The catalogue of methods and benchmarks."""
 
 from collections.abc import Sequence
 
+from app.catalog.benchmark import BenchmarkDescriptor
 from app.catalog.method import MethodDescriptor
-from app.catalog.registry import MethodRegistry
+from app.catalog.registry import BenchmarkRegistry, MethodRegistry
 from app.domain.errors import NotFound
 from app.domain.findings import did_you_mean
 
@@ -19,4 +20,14 @@ def get_method(registry: MethodRegistry, name: str) -> MethodDescriptor:
     if found is None:
         known = [method.name for method in registry.newest()]
         raise NotFound(f"There is no such method. {did_you_mean(name, known)}")
+    return found
+
+
+def get_benchmark(registry: BenchmarkRegistry, name: str) -> BenchmarkDescriptor:
+    """Return the newest version of a benchmark."""
+    found = registry.find(name)
+    if found is None:
+        known = [benchmark.name for benchmark in registry.newest()]
+        hint = did_you_mean(name, known) if known else "This service has none."
+        raise NotFound(f"There is no such benchmark. {hint}")
     return found

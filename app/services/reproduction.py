@@ -14,6 +14,12 @@ def request_of(spec: ResolvedSpec) -> dict[str, Any]:
         "method": spec.method,
         "method_version": spec.method_version,
         "config": spec.config,
+        "evaluation": {
+            "benchmarks": [
+                {"name": benchmark.name, "config": benchmark.config}
+                for benchmark in spec.benchmarks
+            ]
+        },
         "resources": {
             "device_class": spec.resources.device_class,
             "dtype": spec.resources.dtype,

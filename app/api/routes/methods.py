@@ -7,15 +7,15 @@ from starlette.responses import JSONResponse
 
 from app.api.conditional import is_unchanged, not_modified
 from app.api.deps import MethodsReader
-from app.api.method_views import method_body, method_summary
+from app.api.method_views import benchmark_body, benchmark_summary, method_body, method_summary
 from app.api.negotiation import JSON, Represents, accepts_json
 from app.api.problems import problems
 from app.catalog.method import schema_of
 from app.domain.canonical import canonical_sha256
 from app.domain.errors import NotFound
 from app.schemas.base import Listing
-from app.schemas.methods import BenchmarkBody, MethodBody, MethodSummary
-from app.services.methods import get_method, list_methods
+from app.schemas.methods import BenchmarkBody, BenchmarkSummary, MethodBody, MethodSummary
+from app.services.methods import get_benchmark, get_method, list_methods
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
 SCHEMA_MEDIA_TYPE = "application/schema+json"
@@ -73,6 +73,19 @@ def get_method_schema(caller: MethodsReader, request: Request, name: str) -> Res
     responses=problems(),
     dependencies=[Depends(accepts_json)],
 )
-def get_benchmarks(_caller: MethodsReader) -> Listing[BenchmarkBody]:
-    """List the benchmarks that can be run beside a method's own metrics."""
-    return Listing(data=[])
+def get_benchmarks(caller: MethodsReader) -> Listing[BenchmarkSummary]:
+    """List the benchmarks that can be run beside a method's own metrics, by name."""
+    found = caller.context.benchmarks.newest()
+    return Listing(data=[benchmark_summary(benchmark) for benchmark in found])
+
+
+@router.get(
+    "/benchmarks/{name}",
+    operation_id="getBenchmark",
+    summary="Read a benchmark",
+    responses=problems(NotFound),
+    dependencies=[Depends(accepts_json)],
+)
+def get_one_benchmark(caller: MethodsReader, name: str) -> BenchmarkBody:
+    """Read a benchmark with its config schema, an example, its metrics and its data's licence."""
+    return benchmark_body(get_benchmark(caller.context.benchmarks, name))

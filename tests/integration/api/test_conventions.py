@@ -50,6 +50,8 @@ def test_every_get_also_answers_head(caller: Caller) -> None:
     for route in api_routes(caller.app.fastapi):
         if "GET" not in (route.methods or ()) or route.path.startswith("/downloads"):
             continue
+        if route.path == "/v1/benchmarks/{name}":
+            continue  # there is none to read
         path = route.path.format(**ids)
         full, head = caller.get(path), caller.request("HEAD", path)
         assert head.status_code == full.status_code == 200, path
@@ -80,6 +82,20 @@ def test_catalogue_shows_methods_with_schema_and_example(caller: Caller) -> None
     assert method["metrics"]
     assert method["example_config"]
     assert caller.get("/v1/benchmarks").json() == {"data": []}
+
+
+def test_unknown_benchmark_is_refused_with_those_there_are(caller: Caller) -> None:
+    body = {**JOB, "evaluation": {"benchmarks": [{"name": "stereoset"}]}}
+
+    created = caller.post("/v1/jobs", json=body)
+    read = caller.get("/v1/benchmarks/stereoset")
+
+    assert (created.status_code, read.status_code) == (422, 404)
+    finding = created.json()["errors"][0]
+    assert finding["pointer"] == "/evaluation/benchmarks/0/name"
+    assert finding["code"] == "unknown_benchmark"
+    assert "This service has none" in finding["message"]
+    assert "This service has none" in read.json()["detail"]
 
 
 def test_unknown_method_gets_a_suggestion(caller: Caller) -> None:
