@@ -49,9 +49,11 @@ def configure_logging(level: str, log_format: str) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
+    handler.setLevel(level.upper())
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(level.upper())
+    # The level asked for is that of this output. A job's own log keeps its informational lines.
+    root.setLevel(min(handler.level, logging.INFO))
 
 
 def hide_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:

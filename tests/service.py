@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,12 +157,7 @@ def run_job(service: Service, spec: dict[str, Any]) -> dict[str, Any]:
         return dict(client.jobs.wait(job["id"], timeout_s=JOB_TIMEOUT_S))
 
 
-def events_of(service: Service, job_id: str) -> Iterator[dict[str, Any]]:
-    """All events of a job, oldest first."""
-    url: str | None = f"/v1/jobs/{job_id}/events?limit=100"
-    with httpx.Client(base_url=service.url, timeout=10) as http:
-        while url:
-            page = http.get(url).raise_for_status().json()
-            yield from page["data"]
-            cursor = page["next_cursor"]
-            url = f"/v1/jobs/{job_id}/events?limit=100&cursor={cursor}" if cursor else None
+def events_of(service: Service, job_id: str) -> list[dict[str, Any]]:
+    """All events of an ended job, oldest first."""
+    with service.client() as client:
+        return [dict(event) for event in client.jobs.stream_events(job_id)]
