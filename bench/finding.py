@@ -14,6 +14,7 @@ from typing import Any
 
 Report = dict[str, Any]
 METRIC = "bias_metric_parity"
+MARKER, END_MARKER = "<!-- demo-table -->", "<!-- end of demo-table -->"
 MODEL_NAMES = {
     "before": "the base model",
     "after": "the edited model",
@@ -26,8 +27,20 @@ def main() -> None:
     """Print the page for the report named on the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("report", type=Path, help="report.json of a job")
-    report = json.loads(parser.parse_args().report.read_text())
-    print("\n".join(page(report)))
+    parser.add_argument("--readme", type=Path, help="put the main table into this file instead")
+    arguments = parser.parse_args()
+    report = json.loads(arguments.report.read_text())
+    if arguments.readme is None:
+        print("\n".join(page(report)))
+    else:
+        fill(arguments.readme, "\n".join((*summary_table(report), "", *verdict(report))))
+
+
+def fill(readme: Path, table: str) -> None:
+    """Replace what stands between the markers of `readme`."""
+    head, _, rest = readme.read_text().partition(MARKER)
+    _, _, tail = rest.partition(END_MARKER)
+    readme.write_text(f"{head}{MARKER}\n{table}\n{END_MARKER}{tail}")
 
 
 def page(report: Report) -> Iterable[str]:
@@ -70,6 +83,12 @@ def summary(report: Report) -> Iterable[str]:
     yield "Mean activation difference inside a pair (`bias_metric_parity`; smaller is better,"
     yield "0 is ideal). Intervals are 95 %, bootstrapped over pairs; changes are paired."
     yield ""
+    yield from summary_table(report)
+    yield ""
+
+
+def summary_table(report: Report) -> Iterable[str]:
+    """Show one row for each group of pairs."""
     yield "| pairs | n | before | after | change | finding |"
     yield "|---|---:|---:|---:|---:|---|"
     for row in report["summary"]:
@@ -80,7 +99,6 @@ def summary(report: Report) -> Iterable[str]:
                 f"| {row['group']} | {row['n']} | {row['before']:.4f} | {row['after']:.4f} "
                 f"| {row['delta']:+.4f}{interval} | {finding(row)} |"
             )
-    yield ""
 
 
 def finding(row: dict[str, Any]) -> str:
@@ -92,14 +110,13 @@ def finding(row: dict[str, Any]) -> str:
 
 def controls(report: Report) -> Iterable[str]:
     """Compare with the removal of other neurons."""
-    verdict = report["verdict"]
     yield "## Against chance"
     yield ""
-    yield f"Verdict, by rule: **{verdict['wording']}**."
-    reduction = verdict["behavioural_reduction"]
+    yield from verdict(report)
+    reduction = report["verdict"]["behavioural_reduction"]
     if reduction["selection"] is not None:
         yield ""
-        yield f"Behavioural reduction of the metric on {verdict['held_out_pairs']} held-out pairs"
+        yield f"Behavioural reduction of the metric on {report['verdict']['held_out_pairs']} held-out pairs"
         yield "(positive: the difference shrank):"
         yield ""
         yield "| removed neurons | reduction |"
@@ -109,6 +126,11 @@ def controls(report: Report) -> Iterable[str]:
             yield f"| random draw {draw} | {value:+.5f} |"
         yield f"| by importance alone | {reduction['importance_only']:+.5f} |"
     yield ""
+
+
+def verdict(report: Report) -> Iterable[str]:
+    """Say what the controls allow to say."""
+    yield f"Verdict, by rule: **{report['verdict']['wording']}**."
 
 
 def language(report: Report) -> Iterable[str]:
