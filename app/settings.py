@@ -46,7 +46,9 @@ class Settings(BaseSettings):
     hub_org_allowlist: CommaSeparated = ()
     auth_mode: Literal["keys", "disabled"] = "keys"
     secret_key: SecretStr | None = Field(
-        default=None, description="Signs download links; comma-separated list, first is current."
+        default=None,
+        description="Signs download links; comma-separated list, first is current. "
+        "Without one `serve` makes one and keeps it in `home`.",
     )
     public_url: AnyHttpUrl | None = None
     trusted_proxies: CommaSeparated = ()
@@ -91,6 +93,11 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("secret_key")
+    @classmethod
+    def _blank_is_none(cls, value: SecretStr | None) -> SecretStr | None:
+        return value if value and value.get_secret_value().strip(", ") else None
 
     @property
     def resolved_database_url(self) -> str:

@@ -7,7 +7,7 @@ from app.db.schema import head_revision, require_current, upgrade
 from app.db.session import Database
 from app.db.uow import UnitOfWork
 from app.domain.errors import Finding, ValidationFailed
-from app.security.scopes import ALL_SCOPES, Principal, Scope
+from app.security.scopes import ALL_SCOPES, GRANTABLE, Principal, Scope
 from app.services import keys
 from app.services.projects import ensure_default_project
 from app.settings import Settings
@@ -49,7 +49,7 @@ def make_key(settings: Settings, name: str, scopes: Sequence[str]) -> str:
 
 
 def _read_scopes(names: Sequence[str]) -> list[Scope]:
-    known = {scope.value for scope in Scope}
+    known = {scope.value for scope in GRANTABLE}
     unknown = sorted(set(names) - known)
     if unknown:
         finding = Finding("/scopes", "unknown_scope", f"Use any of: {', '.join(sorted(known))}.")
@@ -57,4 +57,4 @@ def _read_scopes(names: Sequence[str]) -> list[Scope]:
             f"Unknown scope {', '.join(unknown)}. Use any of: {', '.join(sorted(known))}.",
             findings=[finding],
         )
-    return [Scope(name) for name in names] or sorted(ALL_SCOPES)
+    return [Scope(name) for name in names] or sorted(GRANTABLE)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from app.domain.errors import DebiasError
 from app.logging import configure_logging
+from app.security.masking import mask_passwords
 from app.settings import Settings
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
@@ -135,7 +136,8 @@ def create_key(
 def show_config() -> None:
     """Print the settings in effect, with secrets masked."""
     for name, value in load_settings().model_dump().items():
-        print(f"DEBIAS_{name.upper()}={'' if value is None else value}")
+        shown = "" if value is None else mask_passwords(str(value))
+        print(f"DEBIAS_{name.upper()}={shown}")
 
 
 def load_settings() -> Settings:

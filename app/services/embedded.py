@@ -16,6 +16,7 @@ from app.domain.clock import SystemClock
 from app.domain.errors import Conflict
 from app.services.private_redis import STOP_TIMEOUT_S, PrivateRedis
 from app.services.projects import ensure_default_project
+from app.services.secret_key import keep_secret_key
 from app.services.supervision import Keeper, Process
 from app.settings import Settings
 
@@ -79,6 +80,8 @@ class EmbeddedService:
         home = self._asked.home
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock(home)
+        if self._asked.secret_key is None:
+            self._use(secret_key=keep_secret_key(home))
         self._prepare_database()
         # Both ends stay open until the end of this process; nothing is ever written.
         alive, _ = self._pipe()
@@ -86,6 +89,9 @@ class EmbeddedService:
         if self._asked.broker_url is None:
             self._start_redis(home, broker_lifeline)
         self._start_worker(alive, broker_held)
+
+    def _use(self, **decided: object) -> None:
+        self.settings = self.settings.model_copy(update=decided)
 
     def _start_worker(self, alive: int, broker_held: int) -> None:
         environment = _environment(self.settings)
@@ -135,7 +141,7 @@ class EmbeddedService:
 
     def _start_redis(self, home: Path, lifeline: int) -> None:
         redis = PrivateRedis(home, lifeline)
-        self.settings = self._asked.model_copy(update={"broker_url": redis.url})
+        self._use(broker_url=redis.url)
         self._stack.callback(redis.clean_up)
         self._redis = Keeper("redis", redis.start, monotonic=SystemClock().monotonic)
         self._stack.callback(self._redis.stop, STOP_TIMEOUT_S)

@@ -1,9 +1,13 @@
+import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from app.security.scopes import GRANTABLE
 
 BLOCK_TYPER = """
 import sys
@@ -32,6 +36,19 @@ def test_secrets_are_masked_when_settings_are_shown(tmp_path: Path) -> None:
     assert "do-not-show-me" not in done.stdout
 
 
+def test_passwords_in_urls_are_masked_when_settings_are_shown(tmp_path: Path) -> None:
+    done = debias(
+        "config",
+        "show",
+        DEBIAS_HOME=str(tmp_path),
+        DEBIAS_DATABASE_URL="postgresql+psycopg://me:do-not-show@db/x",
+        DEBIAS_BROKER_URL="redis://:do-not-show@cache/0",
+    )
+
+    assert "postgresql+psycopg://me:" in done.stdout
+    assert "do-not-show" not in done.stdout
+
+
 def test_a_wrong_setting_is_named_without_a_traceback() -> None:
     done = debias("config", "show", DEBIAS_LEASE_TTL_S="soon")
 
@@ -55,6 +72,16 @@ def test_a_key_can_be_made_once_the_database_is_there(tmp_path: Path) -> None:
     assert "debias db upgrade" in early.stderr
     assert upgraded.returncode == 0
     assert made.stdout.startswith("dbk_")
+
+
+def test_a_key_has_no_scope_that_the_api_could_not_grant(tmp_path: Path) -> None:
+    debias("db", "upgrade", DEBIAS_HOME=str(tmp_path))
+    debias("keys", "create", "--name", "ci", DEBIAS_HOME=str(tmp_path))
+
+    with sqlite3.connect(tmp_path / "debias.db") as database:
+        found = database.execute("SELECT scopes FROM api_keys WHERE name = 'ci'").fetchone()
+
+    assert set(json.loads(found[0])) == {scope.value for scope in GRANTABLE}
 
 
 def test_an_unknown_scope_is_refused_with_the_known_ones(tmp_path: Path) -> None:
