@@ -116,7 +116,8 @@ def controls(report: Report) -> Iterable[str]:
     reduction = report["verdict"]["behavioural_reduction"]
     if reduction["selection"] is not None:
         yield ""
-        yield f"Behavioural reduction of the metric on {report['verdict']['held_out_pairs']} held-out pairs"
+        n = report["verdict"]["held_out_pairs"]
+        yield f"Behavioural reduction of the metric on {n} held-out pairs"
         yield "(positive: the difference shrank):"
         yield ""
         yield "| removed neurons | reduction |"
