@@ -1,6 +1,6 @@
 """What the service must know of a method to offer it: the descriptor and its parts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -98,8 +98,3 @@ def schema_of(entry: Configured) -> dict[str, Any]:
     """JSON Schema 2020-12 of the config of a method or benchmark."""
     schema = entry.config.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-def names_of(methods: Sequence[MethodDescriptor]) -> list[str]:
-    """Sorted, distinct names of `methods`."""
-    return sorted({method.name for method in methods})

@@ -33,23 +33,6 @@ def log_key(project_id: str, job_id: str, attempt_id: str, stream: str, number: 
     return _join("p", project_id, "logs", job_id, attempt_id, stream, f"{number}.ndjson.gz")
 
 
-def checkpoint_prefix(project_id: str, job_id: str, fence: int, step: int) -> str:
-    """Name what holds the files of one resume checkpoint."""
-    return _join("p", project_id, "checkpoints", job_id, str(fence), str(step))
-
-
-def checkpoint_key(project_id: str, job_id: str, fence: int, step: int, file: str) -> str:
-    """Name one file of a resume checkpoint."""
-    return _join("p", project_id, "checkpoints", job_id, str(fence), str(step), file)
-
-
-def hub_key(repo_id: str, commit: str, file: str) -> str:
-    """Name one file of a public model in the read cache that all projects share."""
-    organisation, _, name = repo_id.rpartition("/")
-    # A repository without an organisation gets one that no hub allows.
-    return _join("hub", organisation or "_", name, commit, file)
-
-
 def _join(*segments: str) -> str:
     key = "/".join(segments)
     if len(key) > _MAX_KEY_BYTES or not all(_SEGMENT.fullmatch(part) for part in segments):

@@ -132,7 +132,7 @@ class Context(Protocol):
         """Make the running phase resumable from `step`."""
 
     def load_checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint of the running phase that fits this job and engine, if any."""
+        """Return the newest checkpoint of this phase that fits job and engine, if any."""
 
 
 class Engine(Protocol):

@@ -27,21 +27,6 @@ class ModelRepository:
         self._session = session
         self._project_id = project_id
 
-    def get_version(self, version_id: UUID) -> ModelVersion | None:
-        """Return a version."""
-        statement = sa.select(ModelVersion).where(
-            ModelVersion.project_id == self._project_id, ModelVersion.id == version_id
-        )
-        return self._session.execute(statement).scalar_one_or_none()
-
-    def version_of_job(self, job_id: UUID) -> UUID | None:
-        """Id of the version that a job made."""
-        statement = sa.select(ModelVersion.id).where(
-            ModelVersion.project_id == self._project_id,
-            ModelVersion.created_by_job_id == job_id,
-        )
-        return self._session.execute(statement).scalar_one_or_none()
-
     def versions_of_jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, UUID]:
         """Version ids by the job that made them."""
         statement = sa.select(ModelVersion.created_by_job_id, ModelVersion.id).where(

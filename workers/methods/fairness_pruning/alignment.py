@@ -21,11 +21,6 @@ class Slot:
     start_2: int
     stop_2: int
 
-    @property
-    def is_single(self) -> bool:
-        """Whether the slot is one token in each prompt."""
-        return self.stop_1 - self.start_1 == 1 and self.stop_2 - self.start_2 == 1
-
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
@@ -89,23 +84,6 @@ def token_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list
     special tokens and shifts every label.
     """
     return [_label(tokenizer, piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
-
-
-def slot_labels(
-    tokenizer: PreTrainedTokenizerBase,
-    ids_1: Sequence[int],
-    ids_2: Sequence[int],
-    alignment: Alignment,
-) -> list[tuple[str, str]]:
-    """Labels of each slot in prompt 1 and prompt 2; the tokens of a longer span are joined."""
-    labels_1, labels_2 = token_labels(tokenizer, ids_1), token_labels(tokenizer, ids_2)
-    return [
-        (
-            " ".join(labels_1[slot.start_1 : slot.stop_1]),
-            " ".join(labels_2[slot.start_2 : slot.stop_2]),
-        )
-        for slot in alignment.slots
-    ]
 
 
 def _label(tokenizer: PreTrainedTokenizerBase, piece: str) -> str:
