@@ -22,9 +22,8 @@ from app.db.schema import require_current
 from app.db.session import Database
 from app.dispatch.broker import RUN_JOB_TASK, create_celery, queue_of
 from app.dispatch.timing import Timing
-from app.integrations.hub import HubClient
+from app.services.connections import hub_of, store_of
 from app.settings import Settings
-from app.storage.objects import ObjectStore, open_store
 from workers.attempt.services import AttemptServices
 from workers.fetch import FetchSources
 from workers.runtime.devices import resolve_device, use_threads
@@ -162,16 +161,18 @@ class WorkerProcess:
     def _run_job(self, job_id: str, dispatch: int) -> None:
         if self._runner is None:
             raise RuntimeError("the child was not initialised")
-        self._runner.run(UUID(job_id), dispatch)
         self._tasks_left -= 1
-        if self._tasks_left > 0:
-            self._announce(self._runner.services)
+        try:
+            self._runner.run(UUID(job_id), dispatch)
+        finally:
+            if self._tasks_left > 0:
+                self._announce(self._runner.services)
 
     def _build_services(self) -> AttemptServices:
         settings = self._settings
         return AttemptServices(
             database=Database(settings.resolved_database_url),
-            store=open_settings_store(settings),
+            store=store_of(settings),
             registry=load_registry(settings.extra_methods),
             timing=self._timing,
             worker=self.slot.identity,
@@ -244,27 +245,11 @@ class WorkerProcess:
             self.slot.leave()
 
 
-def open_settings_store(settings: Settings) -> ObjectStore:
-    """Open the object store that the settings name."""
-    key, secret = settings.s3_access_key_id, settings.s3_secret_access_key
-    return open_store(
-        settings.resolved_store_url,
-        endpoint_url=settings.s3_endpoint_url,
-        region=settings.s3_region,
-        access_key_id=key.get_secret_value() if key else None,
-        secret_access_key=secret.get_secret_value() if secret else None,
-        force_path_style=settings.s3_force_path_style,
-    )
-
-
 def _fetch_sources(settings: Settings) -> FetchSources:
-    token = settings.hub_token
     return FetchSources(
         hub_cache_dir=settings.hub_cache_dir,
         models_dir=settings.models_dir,
-        hub=HubClient(
-            str(settings.hub_endpoint), token=token.get_secret_value() if token else None
-        ),
+        hub=hub_of(settings),
     )
 
 

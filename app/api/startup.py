@@ -17,11 +17,12 @@ from app.dispatch.maintenance import MaintenanceLoops
 from app.integrations.hub import HubClient
 from app.metrics import HttpMetrics, StateCollector
 from app.security.signing import DownloadSigner
+from app.services.connections import hub_of, store_of
 from app.services.context import ServiceContext
 from app.services.measures import measure_service
 from app.services.model_intake import IntakeSettings
 from app.settings import Settings
-from app.storage.objects import ObjectStore, open_store
+from app.storage.objects import ObjectStore
 
 
 @contextmanager
@@ -72,25 +73,6 @@ def _context_of(
         benchmarks=load_benchmarks(),
         intake=intake_of(settings, hub),
     )
-
-
-def store_of(settings: Settings) -> ObjectStore:
-    """Open the object store that the settings name."""
-    key_id, secret = settings.s3_access_key_id, settings.s3_secret_access_key
-    return open_store(
-        settings.resolved_store_url,
-        endpoint_url=settings.s3_endpoint_url,
-        region=settings.s3_region,
-        access_key_id=key_id.get_secret_value() if key_id else None,
-        secret_access_key=secret.get_secret_value() if secret else None,
-        force_path_style=settings.s3_force_path_style,
-    )
-
-
-def hub_of(settings: Settings) -> HubClient:
-    """Make the client of the model hub."""
-    token = settings.hub_token.get_secret_value() if settings.hub_token else None
-    return HubClient(str(settings.hub_endpoint), token=token)
 
 
 def intake_of(settings: Settings, hub: HubClient) -> IntakeSettings:

@@ -43,16 +43,6 @@ class EmbeddedService:
         self.settings = self._asked
         self.admin_key: str | None = None
 
-    @property
-    def worker_pid(self) -> int | None:
-        """Process id of the worker."""
-        return self._worker.pid if self._worker else None
-
-    @property
-    def redis_pid(self) -> int | None:
-        """Process id of the private Redis; None when another broker is used."""
-        return self._redis.pid if self._redis else None
-
     def __enter__(self) -> "EmbeddedService":
         """Start everything.
 

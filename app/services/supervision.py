@@ -40,11 +40,6 @@ class Keeper:
         self._process: Process | None = None
         self._thread = threading.Thread(target=self._watch, name=f"keep-{name}", daemon=True)
 
-    @property
-    def pid(self) -> int | None:
-        """Process id of the process that runs now."""
-        return self._process.pid if self._process else None
-
     def start(self) -> None:
         """Start the process and watch it."""
         self._process = self._start()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from app.api.startup import store_of
 from app.db.session import Database
 from app.logging import configure_logging
 from app.main import create_app
+from app.services.connections import store_of
 from app.settings import Settings
 from tests.fixtures.database import KINDS
 from tests.hub_stand_in import HubStandIn
