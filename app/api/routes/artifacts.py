@@ -40,9 +40,10 @@ CONTENT_PROBLEMS = (
     RangeNotSatisfiable,
     StorageUnavailable,
 )
+# The media type of an answer is that of the file.
 BYTES: Responses = {
-    200: {"description": "All bytes.", "content": {"application/octet-stream": {}}},
-    206: {"description": "The bytes of the range.", "content": {"application/octet-stream": {}}},
+    200: {"description": "All bytes.", "content": {"*/*": {}}},
+    206: {"description": "The bytes of the range.", "content": {"*/*": {}}},
     304: {"description": "The client's copy is current."},
 }
 

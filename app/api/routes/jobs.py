@@ -13,7 +13,7 @@ from app.api.job_filters import read_filters
 from app.api.job_views import job_bodies, job_body, job_counts
 from app.api.negotiation import accepts_json
 from app.api.pagination import cut, link_next, read_page
-from app.api.problems import problems
+from app.api.problems import Responses, problems
 from app.api.waiting import preferred_wait, wait_for_change
 from app.db.tables import Job
 from app.db.uow import UnitOfWork
@@ -66,15 +66,19 @@ MODEL_PROBLEMS = (
 )
 
 
+DRY_RUN: Responses = {
+    200: {"description": "What `dry_run=true` found; nothing was stored.", "model": JobEstimate}
+}
+
+
 @router.post(
     "",
     status_code=202,
     operation_id="createJob",
     summary="Create a job",
     response_model=JobBody,
-    responses=problems(
-        *BODY_PROBLEMS, *MODEL_PROBLEMS, IdempotencyKeyReused, QuotaExceeded, QueueFull
-    ),
+    responses=DRY_RUN
+    | problems(*BODY_PROBLEMS, *MODEL_PROBLEMS, IdempotencyKeyReused, QuotaExceeded, QueueFull),
 )
 def create_job(
     caller: JobsWriter,
