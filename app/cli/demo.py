@@ -88,7 +88,7 @@ def packaged_model(models: Path, console: Console) -> dict[str, str]:
 def running_service(home: Path, models: Path) -> Iterator[str]:
     """Run `debias serve` as a child on a free port; stop it and all it started at the end."""
     port = free_port()
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
     environment = {
         **os.environ,
         "DEBIAS_HOME": str(home),
