@@ -22,52 +22,100 @@ class Settings(BaseSettings):
 
     home: Path = Field(
         default_factory=lambda: platformdirs.user_data_path("evenhand"),
-        description="Data directory of the embedded service.",
+        description="Data directory: the default place of database, objects, scratch and cache.",
     )
     models_dir: Path | None = Field(
         default=None, description="Directory of models for the `path` source; off unless set."
     )
     database_url: str | None = Field(
-        default=None, description="`sqlite:///...` or `postgresql+psycopg://...`."
+        default=None,
+        description="`sqlite:///...` or `postgresql+psycopg://...`; unset: SQLite in `home`.",
     )
     broker_url: str | None = Field(
         default=None, description="Redis of the deployment; unset: `serve` starts a private one."
     )
     store_url: str | None = Field(
-        default=None, description="`file:///...` or `s3://bucket/prefix`."
+        default=None,
+        description="`file:///...` or `s3://bucket/prefix`; unset: a directory in `home`.",
     )
-    s3_endpoint_url: str | None = None
-    s3_region: str = "us-east-1"
-    s3_force_path_style: bool = True
-    s3_access_key_id: SecretStr | None = None
-    s3_secret_access_key: SecretStr | None = None
-    hub_endpoint: AnyHttpUrl = AnyHttpUrl("https://huggingface.co")
-    hub_token: SecretStr | None = None
-    hub_org_allowlist: CommaSeparated = ()
-    auth_mode: Literal["keys", "disabled"] = "keys"
+    s3_endpoint_url: str | None = Field(
+        default=None, description="URL of an S3-compatible store; unset: AWS."
+    )
+    s3_region: str = Field(default="us-east-1", description="Region of the bucket.")
+    s3_force_path_style: bool = Field(
+        default=True, description="Put the bucket in the path of URLs, not in the host name."
+    )
+    s3_access_key_id: SecretStr | None = Field(
+        default=None, description="Access key of the store; unset: as the machine provides."
+    )
+    s3_secret_access_key: SecretStr | None = Field(
+        default=None, description="Secret of the access key."
+    )
+    hub_endpoint: AnyHttpUrl = Field(
+        default=AnyHttpUrl("https://huggingface.co"),
+        description="The model hub, or a mirror of it.",
+    )
+    hub_token: SecretStr | None = Field(
+        default=None, description="Token for gated and private models; sent to the hub only."
+    )
+    hub_org_allowlist: CommaSeparated = Field(
+        default=(), description="Organisations whose models may be used; empty: all."
+    )
+    auth_mode: Literal["keys", "disabled"] = Field(
+        default="keys",
+        description="`disabled` asks nobody for a key; the service then listens on loopback only.",
+    )
     secret_key: SecretStr | None = Field(
         default=None,
         description="Signs download links; comma-separated list, first is current. "
         "Without one `serve` makes one and keeps it in `home`.",
     )
-    public_url: AnyHttpUrl | None = None
-    trusted_proxies: CommaSeparated = ()
-    lease_ttl_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
-    jobs_per_child: Annotated[int, Field(ge=1, le=1000)] = 1
-    worker_preload: CommaSeparated = ("torch", "transformers.models.llama.modeling_llama")
-    drain_timeout_s: Annotated[float, Field(ge=1)] = 120.0
-    device_classes: CommaSeparated = ("cpu",)
-    scratch_dir: Path | None = None
-    scratch_min_free_bytes: Annotated[int, Field(ge=0)] = 10 * GIB
-    max_runtime_s: Annotated[int, Field(ge=1)] = 86_400
-    max_queued_total: Annotated[int, Field(ge=1)] = 10_000
+    public_url: AnyHttpUrl | None = Field(
+        default=None, description="URL under which clients reach the API; used in links."
+    )
+    trusted_proxies: CommaSeparated = Field(
+        default=(),
+        description="Addresses whose `X-Forwarded-*` headers tell the client and the scheme.",
+    )
+    lease_ttl_s: Annotated[float, Field(ge=1, le=3600)] = Field(
+        default=60.0,
+        description="How long a silent worker keeps its job; all other periods follow from it.",
+    )
+    jobs_per_child: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1, description="Jobs that one child process runs before it is replaced."
+    )
+    worker_preload: CommaSeparated = Field(
+        default=("torch", "transformers.models.llama.modeling_llama"),
+        description="Modules that a fresh child imports while it waits for its job.",
+    )
+    drain_timeout_s: Annotated[float, Field(ge=1)] = Field(
+        default=120.0, description="How long a stopping worker may take to give its job back."
+    )
+    device_classes: CommaSeparated = Field(
+        default=("cpu",),
+        description="Classes that jobs may ask for; the first serves where a method prefers none of them.",
+    )
+    scratch_dir: Path | None = Field(
+        default=None, description="Where attempts work; unset: a directory in `home`."
+    )
+    scratch_min_free_bytes: Annotated[int, Field(ge=0)] = Field(
+        default=10 * GIB, description="A worker with less free scratch space takes no job."
+    )
+    max_runtime_s: Annotated[int, Field(ge=1)] = Field(
+        default=86_400, description="Longest run time that a job may ask for, and the default."
+    )
+    max_queued_total: Annotated[int, Field(ge=1)] = Field(
+        default=10_000, description="Waiting jobs of all projects; more are refused."
+    )
     rate_limit_read: Annotated[int, Field(ge=0)] = Field(
         default=600, description="GET requests a minute for each API key; 0 for no limit."
     )
     rate_limit_write: Annotated[int, Field(ge=0)] = Field(
         default=60, description="Other requests a minute for each API key; 0 for no limit."
     )
-    max_body_bytes: Annotated[int, Field(ge=1024)] = 1 * MIB
+    max_body_bytes: Annotated[int, Field(ge=1024)] = Field(
+        default=1 * MIB, description="Largest request body."
+    )
     torch_threads: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="Threads of one job; unset: all cores."
     )
@@ -77,8 +125,12 @@ class Settings(BaseSettings):
     metrics_port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
         default=None, description="Serve /metrics on this port instead of the API's."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["auto", "json", "console"] = "auto"
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe lines that go to stderr."
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="`auto`: readable on a terminal, JSON elsewhere."
+    )
 
     @field_validator(
         "hub_org_allowlist",
@@ -118,8 +170,3 @@ class Settings(BaseSettings):
     def hub_cache_dir(self) -> Path:
         """Where fetched hub files are kept."""
         return self.home / "hub-cache"
-
-    @property
-    def redis_socket(self) -> Path:
-        """Socket of the private broker."""
-        return self.home / "redis.sock"
