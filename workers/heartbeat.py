@@ -47,6 +47,10 @@ class StopSwitch:
         """Tell whether the attempt has to stop."""
         return self._event.is_set()
 
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until the attempt has to stop, for `timeout_s` at most; tell whether it has to."""
+        return self._event.wait(timeout_s)
+
     def ask(self, cause: StopCause) -> None:
         """Ask the attempt to stop."""
         if self._cause is None:

@@ -150,9 +150,10 @@ class WorkerSlot:
             now = self._database.now(session)
             if clear_dispatch(session, job_id, dispatch):
                 return JobStatus.QUEUED
-            job = self._locked(session, Job.id == job_id, Job.dispatch == dispatch)
-            if job is None:
+            held = self._lock_held(session, Job.id == job_id, Job.dispatch == dispatch)
+            if not held:
                 return None
+            job = held[0]
             failure = self._explain(session, job, exit_code, signal_number)
             ending = Ending(AttemptOutcome.LOST, failure, exit_code=exit_code, signal=signal_number)
             status = self._endings.end(session, job, ending, by=Actor.WORKER, now=now)
@@ -163,8 +164,8 @@ class WorkerSlot:
         """Mark the row as stopped, and give back a job whose child could not do so itself."""
         with self._database.write() as session:
             now = self._database.now(session)
-            job = self._locked(session)
-            if job is not None:
+            # More than one where the end of an earlier child's job could not be written.
+            for job in self._lock_held(session):
                 ending = Ending(AttemptOutcome.DRAINED)
                 self._endings.end(session, job, ending, by=Actor.WORKER, now=now)
             session.execute(
@@ -173,13 +174,15 @@ class WorkerSlot:
                 .values(state="stopped", last_seen_at=now, current_job_id=None)
             )
 
-    def _locked(self, session: Session, *where: sa.ColumnElement[bool]) -> Job | None:
-        """Lock the job that this worker holds a lease on."""
-        return session.execute(
+    def _lock_held(self, session: Session, *where: sa.ColumnElement[bool]) -> Sequence[Job]:
+        """Lock the jobs that this worker holds a lease on."""
+        statement = (
             sa.select(Job)
             .where(Job.worker_id == self.identity.id, Job.status.in_(LEASED), *where)
+            .order_by(Job.id)
             .with_for_update()
-        ).scalar_one_or_none()
+        )
+        return session.execute(statement).scalars().all()
 
     def _explain(
         self, session: Session, job: Job, exit_code: int | None, signal_number: int | None

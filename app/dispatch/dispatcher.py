@@ -98,23 +98,25 @@ class Dispatcher:
         self, jobs: Sequence[DispatchedJob], done: list[UUID], report: DispatchReport
     ) -> None:
         """Publish after the commit: a message never runs ahead of the row it stands for."""
-        for job in jobs:
+        for position, job in enumerate(jobs):
             try:
                 self._broker.publish(
                     job.job_id, dispatch=job.dispatch, device_class=job.device_class
                 )
             except BrokerUnavailable as exc:
                 log.warning("publish_failed", job_id=str(job.job_id), reason=exc.detail)
-                self._take_back(job)
-                report.refused.append(job.job_id)
-                continue
+                # A frozen broker costs seconds a message: the others would fare no better.
+                self._take_back(jobs[position:])
+                report.refused.extend(refused.job_id for refused in jobs[position:])
+                return
             with self._database.write() as session:
                 mark_published(session, job, now=self._database.now(session))
             done.append(job.job_id)
 
-    def _take_back(self, job: DispatchedJob) -> None:
+    def _take_back(self, jobs: Sequence[DispatchedJob]) -> None:
         with self._database.write() as session:
-            clear_dispatch(session, job.job_id, job.dispatch)
+            for job in jobs:
+                clear_dispatch(session, job.job_id, job.dispatch)
 
 
 def _count_slots(

@@ -19,6 +19,7 @@ from app.dispatch.timing import Timing
 from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.retries import Fate, JobBudget, fate_after
 from app.domain.states import Actor, AttemptOutcome, JobStatus, StopReason
+from app.domain.text import storable
 
 BACKOFF_JITTER = 0.2
 
@@ -132,8 +133,8 @@ def _job_error(job: Job, ending: Ending) -> dict[str, Any] | None:
         return None
     error: dict[str, Any] = {
         "code": str(failure.code),
-        "message": failure.message,
-        "hint": failure.hint,
+        "message": storable(failure.message),
+        "hint": storable(failure.hint),
         "retryable": failure.retryable,
         "attempt": job.attempt,
         "phase": job.phase,

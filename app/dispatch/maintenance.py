@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 
+from app.db.repositories.execution import jobs_are_moving
 from app.db.session import Database
 from app.db.transition import DISPATCH_TOPIC
 from app.dispatch.broker import Broker, CeleryBroker
@@ -95,6 +96,7 @@ class MaintenanceLoops:
                 raise ValueError("no broker: set DEBIAS_BROKER_URL")
             broker = CeleryBroker(settings.broker_url, settings.device_classes)
         self._broker = broker
+        self._database = database
         timing = Timing.from_lease(settings.lease_ttl_s)
         self.dispatcher = Dispatcher(
             database, broker, timing=timing, device_classes=settings.device_classes
@@ -141,7 +143,10 @@ class MaintenanceLoops:
         return self._broker.ping()
 
     def _relay_step(self) -> bool:
-        return self.relay.run_once() > 0
+        """Relay once. While jobs move the next look is soon: any moment may free a slot."""
+        relayed = self.relay.run_once()
+        with self._database.read() as session:
+            return relayed > 0 or jobs_are_moving(session)
 
     def _dispatch(self, _messages: object) -> None:
         # A job that the broker refuses stays queued; the dispatcher's own period tries again.

@@ -19,6 +19,7 @@ from app.db.tables import Job, JobAttempt
 from app.dispatch.timing import Timing
 from app.domain.clock import format_time
 from app.domain.states import Phase
+from app.domain.text import storable
 from workers.runtime.devices import peak_host_bytes
 
 PROGRESS_PERIOD_S = 2.0
@@ -112,7 +113,7 @@ class Journal:
                 "step": step,
                 "total_steps": total,
                 "eta_s": None if remaining is None else round(remaining, 1),
-                "message": message or None,
+                "message": storable(message) or None,
                 "updated_at": format_time(now.now()),
             }
 
@@ -125,7 +126,7 @@ class Journal:
     def warn(self, code: str, message: str) -> None:
         """Note a warning, for the events and for the result."""
         with self._lock:
-            warning = {"code": code, "message": message}
+            warning = {"code": code, "message": storable(message)}
             self._warnings.append(warning)
             self._pending.events.append(("job.warning", dict(warning), "warning"))
 
@@ -155,6 +156,14 @@ class Journal:
             except UNREACHABLE as exc:
                 self._give_back(batch)
                 raise DatabaseUnreachable(str(exc)) from exc
+
+    def read(self, action: Callable[[Session], T]) -> T:
+        """Run a query of its own. Raises `DatabaseUnreachable`."""
+        try:
+            with self._database.read() as session:
+                return action(session)
+        except UNREACHABLE as exc:
+            raise DatabaseUnreachable(str(exc)) from exc
 
     def write(self, action: Callable[[Session, Job, datetime], T]) -> T:
         """Run `action` in one transaction under the fence, after all that waits.
@@ -187,7 +196,7 @@ class Journal:
             return result
 
     def patiently(self, write: Callable[[], T]) -> T:
-        """Repeat a `write` or `close` until the database answers, for `outage_stop_s` at most."""
+        """Repeat a call of this journal while the database is away, for `outage_stop_s`."""
         clock, pause = self._database.clock, threading.Event()
         deadline = clock.monotonic() + self._timing.outage_stop_s
         while True:

@@ -55,8 +55,8 @@ class LogShipper:
     def ship(self, *, final: bool = False) -> None:
         """Store the lines written since the last call."""
         with self._shipping:
-            self._waiting += self._files.take(final=final)
             try:
+                self._waiting += self._files.take(final=final)
                 while self._waiting:
                     self._store(self._waiting[0])
                     self._waiting.pop(0)
@@ -64,6 +64,9 @@ class LogShipper:
                 log.warning("log_chunk_delayed", reason=str(exc))
             except Fenced:
                 self._waiting.clear()
+            except Exception:  # lost lines must not become the job's outcome
+                log.exception("log_chunk_lost")
+                del self._waiting[:1]
 
     def _run(self) -> None:
         while not self._ended.wait(SHIP_PERIOD_S):

@@ -24,6 +24,7 @@ from app.domain.specs import ResolvedSpec
 from app.domain.states import Phase
 from workers.attempt.context import AttemptContext, EngineInputs
 from workers.attempt.journal import Journal
+from workers.attempt.patient_store import PatientStore
 from workers.attempt.points import PointStore
 from workers.attempt.publish import write_evaluations
 from workers.attempt.services import AttemptServices, blob_reader
@@ -44,6 +45,7 @@ class Controls:
     journal: Journal
     switch: StopSwitch
     activity: Activity
+    storage: PatientStore
     wake_heartbeat: Callable[[], None]
 
 
@@ -182,10 +184,10 @@ class PhaseRunner:
 
     def _points(self, method: MethodDescriptor) -> PointStore:
         return PointStore(
-            self._services,
             self._controls.journal,
             self._claim,
             self._layout.points,
+            storage=self._controls.storage,
             engine_version=f"{method.name}@{method.version}",
         )
 

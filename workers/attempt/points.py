@@ -5,29 +5,35 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
 import sqlalchemy as sa
+import structlog
+from safetensors import SafetensorError
 from sqlalchemy.orm import Session
 
 from app.db.repositories.execution import Claim
 from app.db.repositories.outputs import (
     NewPoint,
-    StoredBlob,
     drop_old_steps,
     insert_point,
     live_points,
     record_blobs,
 )
 from app.db.tables import Blob, Job, JobCheckpoint
+from app.domain.errors import DebiasError
 from app.domain.states import Phase
-from app.storage.blobs import BlobRef, fetch_file, store_file
+from app.storage.blobs import BlobRef
 from workers.attempt.journal import Journal
-from workers.attempt.services import AttemptServices, project_key
+from workers.attempt.patient_store import PatientStore
 from workers.runtime.checkpoints import PointFiles, read_point, write_point
 from workers.runtime.context import Arrays, Checkpoint, PhaseOutput
+
+log = structlog.get_logger()
 
 KEPT_STEPS = 2
 
 AlsoWrite = Callable[[Session, Job, datetime], None]
+Found = tuple[JobCheckpoint, dict[str, npt.NDArray[Any]], dict[str, Any]]
 
 
 class PointStore:
@@ -38,14 +44,14 @@ class PointStore:
 
     def __init__(
         self,
-        services: AttemptServices,
         journal: Journal,
         claim: Claim,
         folder: Path,
         *,
+        storage: PatientStore,
         engine_version: str,
     ) -> None:
-        self._services = services
+        self._storage = storage
         self._journal = journal
         self._claim = claim
         self._folder = folder
@@ -60,10 +66,10 @@ class PointStore:
 
     def load_phase(self, phase: Phase) -> PhaseOutput | None:
         """Give what an earlier attempt's phase has found."""
-        point = self._newest(phase, with_step=False)
-        if point is None:
+        found = self._newest(phase, with_step=False)
+        if found is None:
             return None
-        arrays, state = self._read(point)
+        _, arrays, state = found
         return PhaseOutput(state=state, arrays=arrays)
 
     def save_step(self, phase: Phase, step: int, arrays: Arrays, state: dict[str, Any]) -> None:
@@ -72,11 +78,11 @@ class PointStore:
 
     def load_step(self, phase: Phase) -> Checkpoint | None:
         """Give the newest point inside the phase, with what it took with it."""
-        point = self._newest(phase, with_step=True)
-        if point is None or point.step is None:
+        found = self._newest(phase, with_step=True)
+        if found is None:
             return None
-        arrays, state = self._read(point)
-        return Checkpoint(step=point.step, arrays=arrays, state=state)
+        point, arrays, state = found
+        return Checkpoint(step=point.step or 0, arrays=arrays, state=state)
 
     def _save(
         self,
@@ -88,8 +94,9 @@ class PointStore:
     ) -> None:
         self._written += 1
         files = write_point(self._folder / f"out-{self._written}", arrays, state)
-        stored_state = self._store(files.state)
-        stored_arrays = self._store(files.arrays) if files.arrays else None
+        name = f"{phase} checkpoint"
+        stored_state = self._storage.keep(files.state, name)
+        stored_arrays = self._storage.keep(files.arrays, name) if files.arrays else None
         blobs = [blob for blob in (stored_state, stored_arrays) if blob is not None]
         point = NewPoint(phase, step, stored_state, stored_arrays, self._engine_version)
 
@@ -104,18 +111,15 @@ class PointStore:
             self._journal.event("job.checkpoint", data)
         self._journal.patiently(lambda: self._journal.write(insert))
 
-    def _store(self, path: Path) -> StoredBlob:
-        ref = store_file(self._services.store, project_key(self._claim.project_id), path)
-        return StoredBlob(ref.sha256, ref.size_bytes, ref.key)
-
-    def _newest(self, phase: Phase, *, with_step: bool) -> JobCheckpoint | None:
+    def _newest(self, phase: Phase, *, with_step: bool) -> Found | None:
+        """Read the newest point that fits and is whole; say so where there was one that is not."""
         claim = self._claim
-        with self._services.database.read() as session:
-            points = [
-                point
-                for point in live_points(session, claim.project_id, claim.job_id, phase=phase)
-                if (point.step is not None) == with_step
-            ]
+        listed = self._journal.patiently(
+            lambda: self._journal.read(
+                lambda session: live_points(session, claim.project_id, claim.job_id, phase=phase)
+            )
+        )
+        points = [point for point in listed if (point.step is not None) == with_step]
         fitting = [point for point in points if self._fits(point)]
         if points and not fitting:
             self._journal.warn(
@@ -123,7 +127,17 @@ class PointStore:
                 f"The stored state of {phase} was made by another version of the method: the "
                 "phase starts over.",
             )
-        return fitting[0] if fitting else None
+        for point in fitting:
+            try:
+                return point, *self._read(point)
+            except (DebiasError, ValueError, SafetensorError):
+                log.exception("checkpoint_unreadable", point=str(point.id))
+                self._journal.warn(
+                    "checkpoint_unreadable",
+                    f"A stored state of {phase} could not be read: an older one is used, or the "
+                    "phase starts over.",
+                )
+        return None
 
     def _fits(self, point: JobCheckpoint) -> bool:
         return (
@@ -131,7 +145,7 @@ class PointStore:
             and point.engine_version == self._engine_version
         )
 
-    def _read(self, point: JobCheckpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _read(self, point: JobCheckpoint) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         folder = self._folder / f"in-{point.id}"
         folder.mkdir(exist_ok=True)
         state = self._fetch(point.state_sha256, folder / "state.json")
@@ -141,14 +155,14 @@ class PointStore:
         return read_point(PointFiles(state, arrays))
 
     def _fetch(self, sha256: str, path: Path) -> Path:
-        with self._services.database.read() as session:
-            blob = session.execute(
-                sa.select(Blob).where(
-                    Blob.project_id == self._claim.project_id, Blob.sha256 == sha256
-                )
-            ).scalar_one()
+        wanted = sa.select(Blob).where(
+            Blob.project_id == self._claim.project_id, Blob.sha256 == sha256
+        )
+        blob = self._journal.patiently(
+            lambda: self._journal.read(lambda session: session.execute(wanted).scalar_one())
+        )
         ref = BlobRef(sha256=blob.sha256, size_bytes=blob.size_bytes, key=blob.storage_key)
-        fetch_file(self._services.store, ref, path)
+        self._storage.fetch(ref, path)
         return path
 
 

@@ -1,15 +1,12 @@
 """Store an attempt's files, then make them and the success of the job one transaction."""
 
 import json
-import random
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import structlog
 from sqlalchemy.orm import Session
 
 from app.db.events import append_event
@@ -18,7 +15,6 @@ from app.db.repositories.outputs import (
     NewArtifact,
     NewEvaluation,
     NewVersion,
-    StoredBlob,
     drop_points,
     insert_artifacts,
     insert_version,
@@ -28,29 +24,21 @@ from app.db.repositories.outputs import (
 from app.db.tables import Job
 from app.db.transition import transition
 from app.dispatch.endings import close_attempt
-from app.domain.errors import DebiasError, JobErrorCode, JobFailure
 from app.domain.models import FileFact
 from app.domain.specs import ResolvedSpec
 from app.domain.states import Actor, AttemptOutcome, JobStatus
 from app.security.safetensors_check import read_header
-from app.storage.blobs import store_file
 from workers.attempt.journal import Journal
-from workers.attempt.services import AttemptServices, project_key
+from workers.attempt.patient_store import PatientStore
 from workers.runtime.context import MethodResult, Stopped
 from workers.runtime.faults import crash_point
 from workers.runtime.results import (
     CHECKPOINT_FOLDER,
-    OutputFile,
     StageRow,
     read_manifest,
     result_json,
     summary_rows,
 )
-
-log = structlog.get_logger()
-
-UPLOAD_TRIES = 5
-UPLOAD_PAUSE_S = 1.0
 
 
 class CancelWins(Exception):
@@ -70,11 +58,10 @@ class Publication:
 class Publisher:
     """Uploads and commits the result of one attempt."""
 
-    def __init__(self, services: AttemptServices, journal: Journal, claim: Claim) -> None:
-        self._services = services
+    def __init__(self, storage: PatientStore, journal: Journal, claim: Claim) -> None:
+        self._storage = storage
         self._journal = journal
         self._claim = claim
-        self._pause = threading.Event()
 
     def upload(
         self,
@@ -90,7 +77,8 @@ class Publisher:
         for file, path in listed:
             if should_stop():
                 raise Stopped
-            artifacts.append(self._upload_one(file, path))
+            blob = self._storage.keep(path, file.name)
+            artifacts.append(NewArtifact(file.name, file.type, file.media_type, blob))
             done += file.size_bytes
             on_progress(done, total, file.name)
         return artifacts
@@ -134,8 +122,10 @@ class Publisher:
             JobStatus.SUCCEEDED,
             Actor.WORKER,
             now=now,
-            where=(Job.fence == self._claim.fence, Job.stop_requested.is_(None)),
+            where=(Job.fence == self._claim.fence,),
             values={
+                # A pause that comes when the work is done has nothing left to stop.
+                "stop_requested": None,
                 "result": result_json(publication.result, self._journal.warnings),
                 "usage": publication.usage,
                 "error": None,
@@ -146,21 +136,6 @@ class Publisher:
         close_attempt(
             session, job, outcome=AttemptOutcome.SUCCEEDED, now=now, columns=publication.measured
         )
-
-    def _upload_one(self, file: OutputFile, path: Path) -> NewArtifact:
-        project = project_key(self._claim.project_id)
-        for left in reversed(range(UPLOAD_TRIES)):
-            try:
-                ref = store_file(self._services.store, project, path)
-            except DebiasError as exc:
-                log.warning("upload_failed", name=file.name, reason=exc.detail, tries_left=left)
-                if left == 0:
-                    raise _upload_failure(file) from exc
-                self._pause.wait(UPLOAD_PAUSE_S * random.uniform(0.5, 1.5))
-                continue
-            blob = StoredBlob(ref.sha256, ref.size_bytes, ref.key)
-            return NewArtifact(file.name, file.type, file.media_type, blob)
-        raise AssertionError("unreachable: the last try returns or raises")
 
 
 def write_evaluations(
@@ -239,13 +214,4 @@ def _evaluation(row: StageRow) -> NewEvaluation:
         ideal=row.ideal,
         ci_low=low,
         ci_high=high,
-    )
-
-
-def _upload_failure(file: OutputFile) -> JobFailure:
-    return JobFailure(
-        JobErrorCode.UPLOAD_FAILED,
-        f"The output {file.name} could not be stored.",
-        "The object store does not answer, or refuses to write. Retry when it is back.",
-        retryable=True,
     )

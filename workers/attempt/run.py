@@ -1,6 +1,6 @@
 """Run one claimed job to its outcome."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -17,9 +17,16 @@ from app.domain.states import Actor, AttemptOutcome, JobStatus, Phase
 from workers.attempt.journal import DatabaseUnreachable, Fenced, Journal
 from workers.attempt.log_shipping import LogShipper
 from workers.attempt.outcomes import ending_for_stop, failed
+from workers.attempt.patient_store import PatientStore
 from workers.attempt.phases import Controls, PhaseRunner
 from workers.attempt.publish import CancelWins, Publication, Publisher
-from workers.attempt.services import EXIT_FENCED, EXIT_OUTAGE, EXIT_STOPPED, AttemptServices
+from workers.attempt.services import (
+    EXIT_FENCED,
+    EXIT_OUTAGE,
+    EXIT_STOPPED,
+    AttemptServices,
+    project_key,
+)
 from workers.heartbeat import Activity, Heartbeat, Limits, StopCause, StopSwitch
 from workers.runtime.context import Stopped
 from workers.runtime.devices import peak_device_bytes, peak_host_bytes
@@ -42,6 +49,8 @@ class Attempt:
         self._journal = Journal(services.database, claim, services.timing)
         self._switch = StopSwitch(clock)
         self._activity = Activity(clock)
+        project = project_key(claim.project_id)
+        self._storage = PatientStore(services.store, project, self._switch)
         self._endings = EndingWriter(services.timing)
         resources = claim.resolved_spec["resources"]
         self._limits = Limits(claim.max_runtime_s, resources["stall_timeout_s"])
@@ -60,23 +69,37 @@ class Attempt:
 
     def run(self) -> None:
         """Do the work and write the outcome. Job errors are data: none is raised."""
-        claim = self._claim
-        name = f"{claim.job_id}-{claim.fence}"
-        with Scratch(self._services.scratch_dir, name) as layout, self._logs(layout):
-            log.info("attempt_began", job_id=str(claim.job_id), attempt=claim.attempt)
-            self._heartbeat.start()
-            try:
-                self._work(layout)
-            except Fenced:
-                self._leave_fenced()
-            except DatabaseUnreachable:
-                self._services.exit_now(EXIT_OUTAGE)
-            finally:
-                self._heartbeat.stop()
+        self._heartbeat.start()
+        try:
+            self._run()
+        finally:
+            self._heartbeat.stop()
 
     def drain(self) -> None:
         """Ask for a stop that gives the job back."""
         self._switch.ask(StopCause.DRAIN)
+
+    def _run(self) -> None:
+        claim = self._claim
+        scratch = Scratch(self._services.scratch_dir, f"{claim.job_id}-{claim.fence}")
+        try:
+            with scratch as layout, self._logs(layout):
+                log.info("attempt_began", job_id=str(claim.job_id), attempt=claim.attempt)
+                self._settle(lambda: self._work(layout))
+        except OSError as exc:  # no room for the scratch folder, or no right to make it
+            log.exception("scratch_failed", job_id=str(claim.job_id))
+            failure = name_failure(exc)
+            if not self._journal.closed:
+                self._settle(lambda: self._end(failed(failure)))
+
+    def _settle(self, action: Callable[[], None]) -> None:
+        """Do what writes the outcome; end the process where it cannot be written any more."""
+        try:
+            action()
+        except Fenced:
+            self._leave_fenced()
+        except DatabaseUnreachable:
+            self._services.exit_now(EXIT_OUTAGE)
 
     def _work(self, layout: ScratchLayout) -> None:
         try:
@@ -87,17 +110,19 @@ class Attempt:
             self._end(self._ending_when_stopped())
         except (Fenced, DatabaseUnreachable):
             raise
-        except Exception as exc:  # whatever an engine raises is data, once it is in the log
+        except (Exception, SystemExit) as exc:  # what an engine raises is data, once in the log
             log.exception("attempt_failed", job_id=str(self._claim.job_id))
             self._end(failed(name_failure(exc)))
 
     def _succeed(self, layout: ScratchLayout) -> None:
-        controls = Controls(self._journal, self._switch, self._activity, self._heartbeat.wake)
+        controls = Controls(
+            self._journal, self._switch, self._activity, self._storage, self._heartbeat.wake
+        )
         runner = PhaseRunner(self._services, self._claim, layout, controls)
         self._runner = runner
         result = runner.run()
         runner.enter(Phase.UPLOADING)
-        publisher = Publisher(self._services, self._journal, self._claim)
+        publisher = Publisher(self._storage, self._journal, self._claim)
         artifacts = publisher.upload(
             layout.out, should_stop=self._switch.is_set, on_progress=self._show_upload
         )

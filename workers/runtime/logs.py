@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import IO
 from app.domain.clock import Clock, format_time
 
 LINE_LIMIT = 16_384
+# Room for a deep traceback; a message that quotes a whole tensor is cut in its middle.
+RECORD_LIMIT = 65_536
 CHUNK_BYTES = 1024 * 1024
 STREAMS = ("stdout", "stderr", "log")
 _LEVEL_OF_STREAM = {"stdout": "info", "stderr": "warning"}
@@ -106,17 +108,21 @@ class LogLineHandler(logging.Handler):
         self._handle = path.open("a", encoding="utf-8", buffering=1)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append one record."""
-        line = {
-            "at": format_time(self._clock.now()),
-            "level": record.levelname.lower(),
-            "text": self.format(record),
-        }
-        self._handle.write(f"{json.dumps(line)}\n")
+        """Append one record. Neither a full disk nor a broken record fails whoever logs it."""
+        try:
+            line = {
+                "at": format_time(self._clock.now()),
+                "level": record.levelname.lower(),
+                "text": _shorten(self.format(record)),
+            }
+            self._handle.write(f"{json.dumps(line)}\n")
+        except Exception:  # whatever a foreign record's formatting raises
+            self.handleError(record)
 
     def close(self) -> None:
         """Close the file."""
-        self._handle.close()
+        with suppress(OSError):
+            self._handle.close()
         super().close()
 
 
@@ -153,9 +159,18 @@ def _redirect(stream: IO[str], path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        stream.flush()
+        # On a full disk the last words are lost, but not the stream.
+        with suppress(OSError):
+            stream.flush()
         os.dup2(saved, target)
         os.close(saved)
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= RECORD_LIMIT:
+        return text
+    half = RECORD_LIMIT // 2
+    return f"{text[:half]}\n… ({len(text)} characters) …\n{text[-half:]}"
 
 
 def _line(stream: str, raw: bytes, moment: datetime) -> str:

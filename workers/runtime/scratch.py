@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -53,9 +54,13 @@ class Scratch:
         layout = self.layout
         # A process of an earlier attempt at the same name cannot be alive: names carry the fence.
         _remove_tree(layout.root)
+        while self._lock is None:
+            # Another worker's clean-up may take the folder away until it is locked.
+            with suppress(FileNotFoundError):
+                layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._lock = _try_lock(layout.root)
         for folder in (layout.out, layout.temporary, layout.points, layout.logs):
-            folder.mkdir(parents=True, mode=0o700)
-        self._lock = _try_lock(layout.root)
+            folder.mkdir(mode=0o700)
         return layout
 
     def __exit__(
@@ -73,8 +78,7 @@ def remove_abandoned(parent: Path) -> list[str]:
     """Remove the folders that no living process holds; return their names."""
     removed = []
     for folder in sorted(parent.iterdir()) if parent.is_dir() else ():
-        if folder.is_dir() and not folder.is_symlink() and _is_abandoned(folder):
-            _remove_tree(folder)
+        if folder.is_dir() and not folder.is_symlink() and _remove_if_abandoned(folder):
             removed.append(folder.name)
     return removed
 
@@ -87,22 +91,31 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(existing).free
 
 
-def _is_abandoned(folder: Path) -> bool:
-    handle = _try_lock(folder)
+def _remove_if_abandoned(folder: Path) -> bool:
+    """Remove the folder while holding its lock, so that nobody can begin to use it meanwhile."""
+    try:
+        handle = _try_lock(folder)
+    except FileNotFoundError:  # another worker was faster
+        return False
     if handle is None:
         return False
+    _remove_tree(folder)
     os.close(handle)
     return True
 
 
 def _try_lock(folder: Path) -> int | None:
-    handle = os.open(folder / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    """Lock the folder; None when another process holds it, or has just removed the lock."""
+    path = folder / LOCK_NAME
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        return None
-    return handle
+        if path.stat().st_ino == os.fstat(handle).st_ino:
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(handle)
+    return None
 
 
 def _remove_tree(folder: Path) -> None:

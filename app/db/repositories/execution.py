@@ -129,6 +129,12 @@ def count_dispatched(session: Session) -> dict[str, int]:
     return dict(rows.all())
 
 
+def jobs_are_moving(session: Session) -> bool:
+    """Tell whether any job runs or waits for its turn."""
+    moving = sa.exists().where(Job.status.in_((JobStatus.QUEUED, *LEASED)))
+    return bool(session.execute(sa.select(moving)).scalar_one())
+
+
 def find_unclaimed(
     session: Session, device_class: str, *, sent_before: datetime
 ) -> list[DispatchedJob]:
@@ -211,20 +217,6 @@ def lock_fenced(session: Session, job_id: UUID, fence: int) -> Job | None:
         .with_for_update()
         .execution_options(populate_existing=True)
     ).scalar_one_or_none()
-
-
-def renew_lease(session: Session, job_id: UUID, fence: int, *, until: datetime) -> bool:
-    """Keep the job for longer; False when it is no longer ours.
-
-    Changes nothing that a client sees, so neither `version` nor `updated_at`.
-    """
-    renewed = session.execute(
-        sa.update(Job)
-        .where(Job.id == job_id, Job.fence == fence, Job.status.in_(LEASED))
-        .values(lease_expires_at=until)
-        .returning(Job.id)
-    )
-    return renewed.scalar_one_or_none() is not None
 
 
 def read_pulse(session: Session, job_id: UUID, fence: int) -> Pulse | None:

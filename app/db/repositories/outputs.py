@@ -108,7 +108,8 @@ def record_blobs(
     session: Session, project_id: UUID, blobs: Sequence[StoredBlob], *, now: datetime
 ) -> None:
     """Insert the rows of stored bytes; of bytes already known, renew the last reference."""
-    for blob in {blob.sha256: blob for blob in blobs}.values():
+    # In one order everywhere: two jobs that store the same bytes must not lock each other out.
+    for _, blob in sorted({blob.sha256: blob for blob in blobs}.items()):
         statement = _insert(session, Blob).values(
             project_id=project_id,
             sha256=blob.sha256,
