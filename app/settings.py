@@ -93,7 +93,8 @@ class Settings(BaseSettings):
     )
     device_classes: CommaSeparated = Field(
         default=("cpu",),
-        description="Classes that jobs may ask for; the first serves where a method prefers none of them.",
+        description="Classes that jobs may ask for. `auto` is the one that the method prefers, "
+        "else the first.",
     )
     scratch_dir: Path | None = Field(
         default=None, description="Where attempts work; unset: a directory in `home`."

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
@@ -30,30 +29,7 @@ from workers.fetch import FetchSources
 from workers.testkit.models import write_tiny_model
 
 TIMING = Timing.from_lease(3.0)
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 FAKE = "app.catalog.testkit.fake"
-
-
-class FakeClock:
-    """A clock that moves when told to."""
-
-    def __init__(self) -> None:
-        self._moment = BEGIN
-        self._seconds = 1000.0
-
-    def now(self) -> datetime:
-        return self._moment
-
-    def monotonic(self) -> float:
-        return self._seconds
-
-    def advance(self, seconds: float) -> None:
-        self._moment += timedelta(seconds=seconds)
-        self._seconds += seconds
-
-    def jump(self, seconds: float) -> None:
-        """Move the wall clock only, as a laptop does that wakes up."""
-        self._moment += timedelta(seconds=seconds)
 
 
 @dataclass

@@ -33,6 +33,7 @@ from tests.fixtures.database import make_project
 from workers.attempt.publish import Publisher
 from workers.attempt.run import Attempt
 from workers.attempt.services import EXIT_FENCED
+from workers.runtime.context import Context, PhaseOutput
 from workers.tasks import JobRunner
 from workers.testkit.fake_method import Engine
 
@@ -229,18 +230,26 @@ def test_a_host_that_runs_out_of_memory_twice_is_not_tried_again(
     assert (job.status, job.attempt, job.error["code"]) == ("failed", 2, "oom_host")
 
 
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each time that the engine measures the base model."""
+    calls: list[int] = []
+    evaluate = Engine.evaluate_before
+
+    def counted(self: Engine, ctx: Context) -> PhaseOutput:
+        calls.append(1)
+        return evaluate(self, ctx)
+
+    monkeypatch.setattr(Engine, "evaluate_before", counted)
+    return calls
+
+
 def test_a_retry_skips_finished_evaluations_and_gives_the_same_model(
-    workshop: Workshop, project: UUID, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, project: UUID, evaluated: list[int]
 ) -> None:
     workshop.queue(project)
     undisturbed = workshop.run_next().job_id
-    evaluated = []
-    evaluate = Engine.evaluate_before
-    monkeypatch.setattr(
-        Engine,
-        "evaluate_before",
-        lambda self, ctx: evaluated.append(1) or evaluate(self, ctx),
-    )
+    evaluated.clear()
     job_id = workshop.queue(
         project, trouble="fail", trouble_step=2, trouble_times=1, fail_retryable=True
     )
@@ -256,15 +265,8 @@ def test_a_retry_skips_finished_evaluations_and_gives_the_same_model(
 
 
 def test_a_retry_from_the_start_uses_nothing_of_the_earlier_attempts(
-    workshop: Workshop, project: UUID, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, project: UUID, evaluated: list[int]
 ) -> None:
-    evaluated = []
-    evaluate = Engine.evaluate_before
-    monkeypatch.setattr(
-        Engine,
-        "evaluate_before",
-        lambda self, ctx: evaluated.append(1) or evaluate(self, ctx),
-    )
     job_id = workshop.queue(project, trouble="fail", fail_retryable=True)
     workshop.run_next()
     with workshop.database.write() as session:
@@ -276,15 +278,8 @@ def test_a_retry_from_the_start_uses_nothing_of_the_earlier_attempts(
 
 
 def test_state_of_another_engine_version_is_not_used(
-    workshop: Workshop, project: UUID, monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop, project: UUID, evaluated: list[int]
 ) -> None:
-    evaluated = []
-    evaluate = Engine.evaluate_before
-    monkeypatch.setattr(
-        Engine,
-        "evaluate_before",
-        lambda self, ctx: evaluated.append(1) or evaluate(self, ctx),
-    )
     job_id = workshop.queue(project, trouble="fail", fail_retryable=True)
     workshop.run_next()
     with workshop.database.write() as session:

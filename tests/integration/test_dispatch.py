@@ -1,5 +1,4 @@
 from collections import Counter
-from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -10,9 +9,9 @@ from app.db.tables import Job, Worker
 from app.db.transition import transition
 from app.dispatch.dispatcher import Dispatcher
 from app.domain.states import Actor, JobStatus
+from tests.clock import FakeClock
 from tests.execution import (
     TIMING,
-    FakeClock,
     RecordingBroker,
     add_worker,
     claim,
@@ -21,19 +20,6 @@ from tests.execution import (
     read_job,
 )
 from tests.fixtures.database import make_project
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def timed(database_url: str, clock: FakeClock) -> Iterator[Database]:
-    """A database whose time is the test's."""
-    opened = Database(database_url, clock=clock)
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture

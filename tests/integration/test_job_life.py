@@ -4,7 +4,7 @@ import random
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from app.db.base import Base
-from app.db.repositories.execution import Claim, lock_fenced, renew_lease
+from app.db.repositories.execution import Claim, lock_fenced
 from app.db.session import Database
 from app.db.tables import Job, JobAttempt, JobEvent
 from app.db.transition import transition
@@ -30,7 +30,8 @@ from app.dispatch.endings import Ending, EndingWriter, close_attempt
 from app.dispatch.reaper import Reaper
 from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.states import LEASED, TERMINAL, Actor, AttemptOutcome, JobStatus
-from tests.execution import TIMING, FakeClock, add_worker, claim, dispatch_one, queue_job
+from tests.clock import FakeClock
+from tests.execution import TIMING, add_worker, claim, dispatch_one, queue_job
 from tests.fixtures.database import make_project
 
 MAX_ATTEMPTS = 3
@@ -112,8 +113,9 @@ class JobLife(RuleBasedStateMachine):
     @rule(held=claims)
     def heartbeat(self, held: Claim) -> None:
         with self._untouched_if_stale(held), self.database.write() as session:
-            until = self.clock.now().replace(year=self.clock.now().year + 1)
-            renew_lease(session, held.job_id, held.fence, until=until)
+            job = lock_fenced(session, held.job_id, held.fence)
+            if job is not None:
+                job.lease_expires_at = self.clock.now() + timedelta(seconds=LEASE)
 
     @rule(held=claims)
     def succeed(self, held: Claim) -> None:

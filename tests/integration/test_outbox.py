@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 import pytest
@@ -8,19 +8,8 @@ from app.db.events import add_to_outbox
 from app.db.session import Database
 from app.db.tables import OutboxMessage
 from app.dispatch.outbox import KEEP_PUBLISHED_S, Message, Relay
-from tests.execution import TIMING, FakeClock
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def timed(database_url: str, clock: FakeClock) -> Iterator[Database]:
-    opened = Database(database_url, clock=clock)
-    yield opened
-    opened.dispose()
+from tests.clock import FakeClock
+from tests.execution import TIMING
 
 
 class Recorder:

@@ -1,18 +1,18 @@
-from collections.abc import Iterator
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
-from app.db.repositories.execution import WorkerIdentity, renew_lease
+from app.db.repositories.execution import WorkerIdentity, lock_fenced
 from app.db.session import Database
 from app.db.tables import Job, Worker
 from app.db.transition import transition
 from app.dispatch.reaper import Reaper
 from app.domain.states import Actor, JobStatus
+from tests.clock import FakeClock
 from tests.execution import (
     TIMING,
-    FakeClock,
     add_worker,
     claim_next,
     queue_job,
@@ -21,18 +21,6 @@ from tests.execution import (
     read_job,
 )
 from tests.fixtures.database import make_project
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def timed(database_url: str, clock: FakeClock) -> Iterator[Database]:
-    opened = Database(database_url, clock=clock)
-    yield opened
-    opened.dispose()
 
 
 @pytest.fixture
@@ -111,7 +99,9 @@ def test_a_renewed_lease_is_left_alone(
 ) -> None:
     observe(reaper, clock, TIMING.lease_ttl_s - TIMING.reaper_s)
     with timed.write() as session:
-        assert renew_lease(session, job_id, 1, until=clock.now().replace(year=2027))
+        job = lock_fenced(session, job_id, 1)
+        assert job is not None
+        job.lease_expires_at = clock.now() + timedelta(seconds=TIMING.lease_ttl_s)
     observe(reaper, clock, TIMING.lease_ttl_s)
 
     assert read_job(timed, job_id).status == "running"

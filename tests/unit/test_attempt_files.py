@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from app.domain.errors import JobErrorCode, JobFailure
-from tests.execution import FakeClock
+from tests.clock import FakeClock
 from workers.runtime.checkpoints import read_point, write_point
 from workers.runtime.context import MethodResult, SummaryRow
 from workers.runtime.logs import LINE_LIMIT, LogFiles, capture

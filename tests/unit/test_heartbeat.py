@@ -4,7 +4,8 @@ import pytest
 
 from app.db.repositories.execution import Pulse
 from app.domain.states import JobStatus
-from tests.execution import TIMING, FakeClock
+from tests.clock import FakeClock
+from tests.execution import TIMING
 from workers.attempt.journal import DatabaseUnreachable, Fenced
 from workers.heartbeat import Activity, Heartbeat, Limits, StopCause, StopSwitch
 

@@ -19,6 +19,7 @@ from workers.reports.picture import (
     Picture,
     dress,
     head,
+    legend_below,
     make_picture,
     new_figure,
     printable,
@@ -64,14 +65,7 @@ def draw_forest(data: Mapping[str, Any]) -> Figure:
         axes = figure.subplots(len(panels), 1, height_ratios=heights, squeeze=False)[:, 0]
         for axis, group in zip(axes, grouped, strict=True):
             _panel(axis, group)
-    figure.legend(
-        handles=_handles(),
-        loc="outside lower center",
-        ncols=4,
-        frameon=False,
-        fontsize=SMALL_SIZE,
-        labelcolor=INK,
-    )
+    legend_below(figure, _handles(), columns=4)
     head(figure, data["title"], data["subtitle"])
     return figure
 

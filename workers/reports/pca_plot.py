@@ -26,6 +26,7 @@ from workers.reports.picture import (
     Picture,
     dress,
     head,
+    legend_below,
     make_picture,
     new_figure,
     printable,
@@ -121,14 +122,7 @@ def draw_pca(data: Mapping[str, Any]) -> Figure:
     ratio = [f"{100 * value:.1f} % of variance" for value in data["explained_variance_ratio"]]
     dress(axes, x_label=f"PC1 ({ratio[0]})", y_label=f"PC2 ({ratio[1]})", grid_axis="both")
     axes.margins(0.1)
-    figure.legend(
-        handles=_handles(),
-        loc="outside lower center",
-        ncols=3,
-        frameon=False,
-        fontsize=SMALL_SIZE,
-        labelcolor=INK,
-    )
+    legend_below(figure, _handles(), columns=3)
     head(figure, data["title"], data["subtitle"])
     _place_labels(figure, axes, data["slots"])
     return figure

@@ -20,6 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 
 DPI = 120
 
@@ -124,6 +125,18 @@ def head(figure: Figure, title: str, subtitle: str) -> None:
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
         engine.set(rect=(0, 0, 1, 1 - (top + 3) / (72 * height)))
+
+
+def legend_below(figure: Figure, handles: Sequence[Line2D], *, columns: int) -> None:
+    """Put a legend under the axes."""
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=SMALL_SIZE,
+        labelcolor=INK,
+    )
 
 
 def dress(

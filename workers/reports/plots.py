@@ -15,11 +15,11 @@ from workers.reports.picture import (
     CONTROL,
     INK,
     MUTED,
-    SMALL_SIZE,
     TEXT_SIZE,
     Picture,
     dress,
     head,
+    legend_below,
     make_picture,
     new_figure,
 )
@@ -202,14 +202,7 @@ def draw_controls(data: Mapping[str, Any]) -> Figure:
         grid_axis="x",
     )
     axes.tick_params(axis="y", labelsize=TEXT_SIZE, labelcolor=INK)
-    figure.legend(
-        handles=_control_handles(),
-        loc="outside lower center",
-        ncols=3,
-        frameon=False,
-        fontsize=SMALL_SIZE,
-        labelcolor=INK,
-    )
+    legend_below(figure, _control_handles(), columns=3)
     head(figure, data["title"], data["subtitle"])
     return figure
 
@@ -269,14 +262,7 @@ def _stage_legend(figure: Figure, data: Mapping[str, Any]) -> None:
     if data["threshold"] is not None:
         label = f"reading line {data['threshold']:g}"
         handles.append(Line2D(nothing, nothing, color=INK, lw=0.8, ls=(0, (1, 3)), label=label))
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=len(handles),
-        frameon=False,
-        fontsize=SMALL_SIZE,
-        labelcolor=INK,
-    )
+    legend_below(figure, handles, columns=len(handles))
 
 
 def _depth_axis(axes: Axes, layers: int) -> None:

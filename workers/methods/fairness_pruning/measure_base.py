@@ -32,13 +32,7 @@ def measure_base(ctx: Context) -> PhaseOutput:
     prompts = prompts_to_continue(plan, config)
     total = len(texts) + len(subject.batches) + n_groups(prompts)
     progress = PhaseProgress(ctx, total)
-    checkpoint = ctx.load_checkpoint()
-    if checkpoint is None:
-        arrays = _diagnose_and_score(ctx, subject, texts, progress)
-        ctx.save_checkpoint(progress.step, arrays, {})
-    else:
-        arrays = dict(checkpoint.arrays)
-        progress.step = checkpoint.step
+    arrays = progress.resumed(lambda: _diagnose_and_score(ctx, subject, texts, progress))
     made = generate_texts(ctx, subject, prompts, progress)
     return PhaseOutput(state={"texts": pack_texts(made), "dtype": subject.dtype}, arrays=arrays)
 

@@ -50,13 +50,7 @@ def _measure(ctx: Context, removed: Removed) -> PhaseOutput:
     subject = load_subject(ctx, folder, plan, failure=JobErrorCode.RELOAD_FAILED)
     prompts = prompts_to_continue(plan, config)
     progress = PhaseProgress(ctx, len(subject.batches) + n_groups(prompts))
-    checkpoint = ctx.load_checkpoint()
-    if checkpoint is None:
-        arrays = _diagnose(ctx, subject, removed, progress)
-        ctx.save_checkpoint(progress.step, arrays, {})
-    else:
-        arrays = dict(checkpoint.arrays)
-        progress.step = checkpoint.step
+    arrays = progress.resumed(lambda: _diagnose(ctx, subject, removed, progress))
     made = generate_texts(ctx, subject, prompts, progress)
     return PhaseOutput(state={"texts": pack_texts(made), "dtype": subject.dtype}, arrays=arrays)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import metadata_load
-from yaml import YAMLError  # type: ignore[import-untyped]
+from yaml import YAMLError
 
 from workers.methods.fairness_pruning.evidence import Evidence, gather
 from workers.methods.fairness_pruning.metrics import METRICS

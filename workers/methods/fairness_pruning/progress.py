@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from workers.methods.fairness_pruning.phase_data import Arrays
 from workers.runtime.context import Context, raise_if_stopped
 
 
@@ -27,6 +28,16 @@ class PhaseProgress:
             self.advance(message)
 
         return callback
+
+    def resumed(self, make: Callable[[], Arrays]) -> Arrays:
+        """Return the arrays of this phase's checkpoint, else those of `make`, and keep them."""
+        checkpoint = self.ctx.load_checkpoint()
+        if checkpoint is not None:
+            self.step = checkpoint.step
+            return dict(checkpoint.arrays)
+        arrays = make()
+        self.ctx.save_checkpoint(self.step, arrays, {})
+        return arrays
 
     def poll(self) -> None:
         """Raise `Stopped` when the attempt asks for it, without counting a step."""
