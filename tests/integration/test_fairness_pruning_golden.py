@@ -84,6 +84,24 @@ def test_every_layer_and_component_agrees(base: Diagnosis, golden: dict[str, Any
             assert measured == pytest.approx(expected, abs=TOLERANCE), key
 
 
+def test_the_layer_table_holds_every_pair_before_and_after(
+    run: Callable[..., Job], golden: dict[str, Any]
+) -> None:
+    job = run("all", preset="article", fraction=0.02)
+
+    table = json.loads((job.context.out_dir / "layers.json").read_text())
+
+    for number, entry in enumerate(golden["pairs"][:5]):
+        for key, expected in entry["layer_mean_difference"].items():
+            component, layer = key.rsplit("_layer_", 1)
+            found = table["components"][component]["before"]["mean"][int(layer)][number]
+            assert found == pytest.approx(expected, abs=TOLERANCE), key
+    keys = [table["components"][point]["after"]["mean"] for point in PARITY_POINTS]
+    after = [pair["bias_metric_parity"]["after"] for pair in job.report["pairs"]]
+    # The same numbers in another order of summation.
+    assert np.mean(keys, axis=(0, 1)) == pytest.approx(after, rel=1e-12)
+
+
 def test_labels_are_those_of_the_forward_pass(subject: Subject, golden: dict[str, Any]) -> None:
     for pair, entry in zip(subject.plan.pairs, golden["pairs"], strict=False):
         assert subject.tokenizer.convert_ids_to_tokens(list(pair.ids_1)) == entry["tokens1"]

@@ -9,6 +9,7 @@ from huggingface_hub import metadata_load
 from yaml import YAMLError
 
 from workers.methods.fairness_pruning.evidence import Evidence, gather
+from workers.methods.fairness_pruning.layer_table import layer_table
 from workers.methods.fairness_pruning.metrics import METRICS
 from workers.methods.fairness_pruning.page import build_document, hub_name
 from workers.methods.fairness_pruning.pair_plan import SPLITS
@@ -49,9 +50,10 @@ def write_package(
     _begin(ctx, 1, "writing the numbers")
     report = build_report(evidence)
     write_json(ctx.out_dir / "report.json", report)
-    overlap = neuron_map_entry(evidence)
-    if overlap is not None:
-        write_json(ctx.out_dir / "neuron_map.json", overlap)
+    for name, part in (("neuron_map", neuron_map_entry), ("layers", layer_table)):
+        value = part(evidence)
+        if value is not None:
+            write_json(ctx.out_dir / f"{name}.json", value)
     _begin(ctx, 2, "drawing")
     pictures = draw_pictures(evidence)
     for picture in pictures:
