@@ -7,7 +7,7 @@ Each HTTP error class fixes its code, status and title; the API turns any of the
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,26 +221,54 @@ class StorageUnavailable(DebiasError):
 
 
 class JobErrorCode(StrEnum):
-    """Why a job failed. The same codes appear in `job.error.code` and in the client."""
+    """Why a job failed. The same codes appear in `job.error.code` and in the client.
 
-    MODEL_NOT_FOUND = "model_not_found"
-    MODEL_GATED = "model_gated"
-    MODEL_CHANGED = "model_changed"
-    UNSAFE_MODEL_FORMAT = "unsafe_model_format"
-    UNSUPPORTED_ARCHITECTURE = "unsupported_architecture"
-    CONFIG_INVALID = "config_invalid"
-    DATASET_INVALID = "dataset_invalid"
-    OOM_DEVICE = "oom_device"
-    OOM_HOST = "oom_host"
-    DISK_FULL = "disk_full"
-    TIMEOUT = "timeout"
-    WORKER_LOST = "worker_lost"
-    NUMERICAL_FAILURE = "numerical_failure"
-    EVALUATION_FAILED = "evaluation_failed"
-    RELOAD_FAILED = "reload_failed"
-    UPLOAD_FAILED = "upload_failed"
-    DEPENDENCY_FAILED = "dependency_failed"
-    INTERNAL = "internal"
+    `explanation` says what a code means; the error itself says what happened and what to do.
+    """
+
+    explanation: str
+
+    def __new__(cls, code: str, explanation: str) -> Self:
+        """Make a member that equals its code."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.explanation = explanation
+        return member
+
+    MODEL_NOT_FOUND = (
+        "model_not_found",
+        "The model that was there at POST is gone, or is no longer allowed.",
+    )
+    MODEL_GATED = "model_gated", "The hub no longer lets the service's token read the model."
+    MODEL_CHANGED = (
+        "model_changed",
+        "The bytes of the model are not those that were checked at POST.",
+    )
+    UNSAFE_MODEL_FORMAT = (
+        "unsafe_model_format",
+        "Files of the model are damaged, or of a form that is not loaded.",
+    )
+    UNSUPPORTED_ARCHITECTURE = (
+        "unsupported_architecture",
+        "The loaded model is not built as its config says.",
+    )
+    CONFIG_INVALID = (
+        "config_invalid",
+        "The config does not fit, in a way that shows only when the job runs.",
+    )
+    OOM_DEVICE = "oom_device", "The device ran out of memory."
+    OOM_HOST = "oom_host", "The worker's machine, or its container, ran out of memory."
+    DISK_FULL = "disk_full", "The worker's disk is full."
+    TIMEOUT = "timeout", "The attempt took longer than it may, or made no progress for too long."
+    WORKER_LOST = "worker_lost", "The process that ran the job ended, or was not heard of."
+    NUMERICAL_FAILURE = (
+        "numerical_failure",
+        "A value that must be finite is not: an activation, a weight or a metric.",
+    )
+    RELOAD_FAILED = "reload_failed", "The edited checkpoint does not load; it is not kept."
+    UPLOAD_FAILED = "upload_failed", "The outputs could not be stored."
+    DEPENDENCY_FAILED = "dependency_failed", "The model hub or the store did not answer."
+    INTERNAL = "internal", "A defect of the service; the job's log has the traceback."
 
 
 @dataclass(slots=True)

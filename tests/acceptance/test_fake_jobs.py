@@ -61,7 +61,7 @@ def test_the_output_of_a_job_is_a_model_for_the_next_one(service: Service) -> No
     assert second["status"] == "succeeded", second["error"]
 
 
-@pytest.mark.parametrize("code", ["dataset_invalid", "numerical_failure"])
+@pytest.mark.parametrize("code", ["unsafe_model_format", "numerical_failure"])
 def test_a_failed_job_says_what_happened_and_what_to_do(service: Service, code: str) -> None:
     job = run_job(service, spec(trouble="fail", fail_code=code))
 

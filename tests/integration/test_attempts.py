@@ -187,7 +187,7 @@ def test_the_resolved_spec_is_an_artifact_that_can_be_run_again(
         ({"trouble": "oom_device"}, "oom_device"),
         ({"trouble": "disk_full"}, "disk_full"),
         ({"trouble": "nan", "trouble_phase": "evaluating_before"}, "numerical_failure"),
-        ({"trouble": "fail", "fail_code": "evaluation_failed"}, "evaluation_failed"),
+        ({"trouble": "fail", "fail_code": "reload_failed"}, "reload_failed"),
     ],
 )
 def test_a_failure_that_would_come_again_fails_the_job_with_its_code(

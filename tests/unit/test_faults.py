@@ -34,7 +34,7 @@ def test_each_kind_of_trouble_has_its_code(error: Exception, code: JobErrorCode)
 
 
 def test_a_typed_failure_stays_what_it_is() -> None:
-    failure = JobFailure(JobErrorCode.EVALUATION_FAILED, "m", "h")
+    failure = JobFailure(JobErrorCode.RELOAD_FAILED, "m", "h")
 
     assert name_failure(failure) is failure
 
