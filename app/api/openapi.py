@@ -21,7 +21,9 @@ from app.schemas.problems import Problem
 TITLE = "Evenhand"
 DESCRIPTION = (
     "Takes a biased neural network and gives back a fairer one, with the proof. "
-    "Additive changes may come at any time: ignore unknown fields of answers."
+    "Additive changes may come at any time: ignore unknown fields of answers. "
+    "`RateLimit` tells how many requests the key has left in this minute, `RateLimit-Policy` how "
+    "many it has in all."
 )
 API_VERSION = "1.0.0"
 DOCUMENT = Path(__file__).parents[2] / "openapi.json"

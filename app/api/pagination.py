@@ -88,7 +88,7 @@ def _write_cursor(before: UUID, filters: str) -> str:
 def _read_cursor(cursor: str, filters: str) -> UUID:
     try:
         data = json.loads(base64.b64decode(_padded(cursor), altchars=b"-_", validate=True))
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise _broken() from exc
     if not isinstance(data, Mapping) or data.get("v") != CURSOR_VERSION:
         raise _broken()

@@ -1,9 +1,20 @@
 """What all request and response bodies share."""
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from app.domain.clock import format_time
 
@@ -19,6 +30,24 @@ Timestamp = Annotated[
     Field(json_schema_extra={"format": "date-time"}),
 ]
 """A moment in UTC, shown as RFC 3339 with milliseconds and `Z`."""
+
+
+def _refuse_time_beyond_utc(value: datetime) -> datetime:
+    """Refuse a time near the ends of the calendar that its zone carries over them."""
+    if value.tzinfo is not None:
+        try:
+            value.astimezone(UTC)
+        except OverflowError as exc:
+            message = "Give a time whose year, in UTC, is between 1 and 9999."
+            raise PydanticCustomError("time_out_of_range", message) from exc
+    return value
+
+
+Moment = Annotated[datetime, AfterValidator(_refuse_time_beyond_utc)]
+"""A time in a request; whether it needs a zone is for the field to say."""
+
+AwareMoment = Annotated[AwareDatetime, AfterValidator(_refuse_time_beyond_utc)]
+"""A time with a zone in a request."""
 
 JsonObject = dict[str, Any]
 Labels = Annotated[
@@ -42,6 +71,18 @@ class QueryParameters(BaseModel):
     """Base of query strings: a misspelt filter is refused, not ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_nul(cls, value: object) -> object:
+        """Refuse what no database column can be compared with."""
+        if any(isinstance(text, str) and "\x00" in text for text in _values(value)):
+            raise PydanticCustomError("nul_character", "Leave out the NUL character.")
+        return value
+
+
+def _values(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else [value]
 
 
 class PageParameters(QueryParameters):

@@ -1,6 +1,5 @@
 """Bodies of jobs."""
 
-from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -9,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from app.schemas.base import (
     JsonObject,
     Labels,
+    Moment,
     Name,
     PageParameters,
     QueryParameters,
@@ -188,8 +188,8 @@ class JobListParameters(PageParameters):
         default=[], max_length=32, description="`key:value`; all must match."
     )
     model_version_id: Annotated[str, StringConstraints(max_length=64)] | None = None
-    created_after: datetime | None = Field(default=None, description="Inclusive.")
-    created_before: datetime | None = Field(default=None, description="Exclusive.")
+    created_after: Moment | None = Field(default=None, description="Inclusive.")
+    created_before: Moment | None = Field(default=None, description="Exclusive.")
     q: Annotated[str, StringConstraints(max_length=200)] | None = Field(
         default=None, description="Beginning of the name."
     )

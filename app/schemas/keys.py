@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field, Strict, StringConstraints
+from pydantic import Field, Strict, StringConstraints
 
-from app.schemas.base import RequestBody, ResponseBody, Timestamp
+from app.schemas.base import AwareMoment, RequestBody, ResponseBody, Timestamp
 from app.security.scopes import Scope
 
 ScopeName = Literal[
@@ -22,7 +22,7 @@ class KeyRequest(RequestBody):
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=100)]
     scopes: list[ScopeName] = Field(min_length=1, max_length=len(Scope))
-    expires_at: Annotated[AwareDatetime | None, Strict(strict=False)] = None
+    expires_at: Annotated[AwareMoment | None, Strict(strict=False)] = None
 
 
 class KeyBody(ResponseBody):

@@ -60,7 +60,7 @@ class AttemptBody(ResponseBody):
 class LogParameters(QueryParameters):
     """Which log lines to read."""
 
-    attempt: int | None = Field(default=None, ge=1)
+    attempt: int | None = Field(default=None, ge=1, le=2**31 - 1)
     stream: StreamName | None = Field(default=None, description="`stdout`, `stderr` or `log`.")
     level: LevelName | None = Field(default=None, description="This level and those above it.")
     after: Annotated[str, StringConstraints(max_length=2000)] | None = Field(

@@ -121,7 +121,7 @@ def read_positions(text: str | None) -> Positions:
     try:
         padded = text.encode("ascii", errors="replace") + b"=" * (-len(text) % 4)
         found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise _broken() from exc
     if not isinstance(found, dict) or not all(type(n) is int for n in found.values()):
         raise _broken()

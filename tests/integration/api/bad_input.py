@@ -1,5 +1,6 @@
 """The table of bad input: what is sent, and the code and the advice that come back."""
 
+import base64
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,8 @@ def get(name: str, status: int, code: str, advice: str, path: str, **more: Any) 
 def nested(depth: int) -> bytes:
     return b'{"config": ' + b'{"a":' * depth + b"1" + b"}" * depth + b"}"
 
+
+BRACKETS = base64.urlsafe_b64encode(b"[" * 1490).decode().rstrip("=")
 
 ROWS = [
     # The bytes of the body.
@@ -238,6 +241,43 @@ ROWS = [
         "/v1/jobs/job_00000000000000000000000000?wait=61",
         parameter="wait",
     ),
+    *(
+        get(
+            f"time beyond the calendar in {name}",
+            422,
+            "validation_failed",
+            "9999",
+            f"/v1/jobs?{name}={moment}",
+            parameter=name,
+        )
+        for name, moment in (
+            ("created_after", "0001-01-01T00:00:00%2B23:00"),
+            ("created_before", "9999-12-31T23:59:59-23:00"),
+        )
+    ),
+    *(
+        get(f"NUL in {path}", 422, "validation_failed", "NUL", f"{path}=a%00b", parameter=parameter)
+        for path, parameter in (
+            ("/v1/jobs?method", "method"),
+            ("/v1/jobs?q", "q"),
+            ("/v1/jobs/job_00000000000000000000000000/metrics?name", "name"),
+        )
+    ),
+    get(
+        "attempt beyond any number",
+        422,
+        "validation_failed",
+        "2147483647",
+        f"/v1/jobs/job_00000000000000000000000000/logs?attempt={2**70}",
+        parameter="attempt",
+    ),
+    get(
+        "log position of a thousand brackets",
+        400,
+        "bad_request",
+        "start again",
+        f"/v1/jobs/job_00000000000000000000000000/logs?after={BRACKETS}",
+    ),
     get("wrong id prefix", 404, "not_found", "job_", "/v1/jobs/art_00000000000000000000000000"),
     get("broken id", 404, "not_found", "job_", "/v1/jobs/job_1"),
     get("slash at the end", 404, "not_found", "slash", "/v1/jobs/"),
@@ -268,6 +308,15 @@ ROWS = [
         "future",
         path="/v1/api-keys",
         body={"name": "k", "scopes": ["jobs:read"], "expires_at": "2020-01-01T00:00:00Z"},
+        pointer="/expires_at",
+    ),
+    Row(
+        "key that expires beyond the calendar",
+        422,
+        "validation_failed",
+        "9999",
+        path="/v1/api-keys",
+        body={"name": "k", "scopes": ["jobs:read"], "expires_at": "9999-12-31T23:59:59-23:00"},
         pointer="/expires_at",
     ),
     Row(
