@@ -162,6 +162,13 @@ def check_mlps(facts: ModelFacts) -> tuple[Finding, ...]:
         dimensions = layout.dimensions(facts.config)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         return (_finding("checkpoint_inconsistent", f"{exc}; repair the file and try again."),)
+    if dimensions.layers > len(facts.tensors):
+        # Looking for each of 10**9 layers would take hours and all memory.
+        message = (
+            f"config.json says `{layout.layers_field}` is {dimensions.layers}, but the files hold "
+            f"{len(facts.tensors)} tensors in all; repair config.json or complete the files."
+        )
+        return (_finding("checkpoint_inconsistent", message),)
     return tuple(islice(_projection_findings(facts.tensors, layout, dimensions), _MAX_FINDINGS))
 
 

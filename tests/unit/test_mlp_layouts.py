@@ -187,3 +187,10 @@ def test_badly_damaged_model_gives_a_bounded_list() -> None:
     broken = ModelFacts({**broken.config, "num_hidden_layers": 100}, many, ())
 
     assert len(check_mlps(broken)) == 20
+
+
+def test_claim_of_more_layers_than_there_are_tensors_is_refused_at_once() -> None:
+    (finding,) = check_mlps(facts(set_config(num_hidden_layers=10**9)))
+
+    assert finding.code == "checkpoint_inconsistent"
+    assert "1000000000" in finding.message
