@@ -9,7 +9,8 @@ from typing import Any
 from app.domain.canonical import canonical_sha256
 from app.domain.errors import UnsafeModelFormat
 from app.domain.models import TensorFact
-from app.integrations.tokenizer import TextEncoder, TokenizerBroken, TokenizerFiles, load_encoder
+from app.integrations.tokenizer import TextEncoder, TokenizerBroken, TokenizerFiles
+from app.integrations.tokenizer_process import load_isolated_encoder
 from app.security import model_files
 from app.security.model_config import parse_config
 from app.security.safetensors_check import LFS_POINTER_START, unsafe
@@ -82,7 +83,7 @@ def read_encoder(
         _parse(contents, model_files.ADDED_TOKENS),
     )
     try:
-        encoder = cache.get(_key(contents, config), lambda: load_encoder(files, config))
+        encoder = cache.get(_key(contents, config), lambda: load_isolated_encoder(files, config))
     except TokenizerBroken as exc:
         raise _broken(str(exc)) from exc
     _check_embedding(encoder.largest_id, tensors)
