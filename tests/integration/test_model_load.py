@@ -90,6 +90,35 @@ def test_a_checkpoint_of_our_own_fails_as_reload(model_dir: Path) -> None:
     assert str(model_dir) not in failed.value.message
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"rms_norm_eps": "small"},
+        {"num_attention_heads": 0},
+        {"num_attention_heads": 3},
+        {"hidden_act": "no_such_function"},
+    ],
+)
+def test_config_of_a_stranger_that_does_not_load_is_no_defect_of_the_service(
+    model_dir: Path, values: dict[str, object]
+) -> None:
+    config = json.loads((model_dir / "config.json").read_text())
+    (model_dir / "config.json").write_text(json.dumps({**config, **values}))
+
+    with pytest.raises(JobFailure) as failed:
+        load_causal_lm(model_dir, device="cpu", dtype="auto")
+
+    assert failed.value.code is JobErrorCode.UNSAFE_MODEL_FORMAT
+
+
+def test_reason_of_a_tokenizer_that_does_not_load_is_told(model_dir: Path) -> None:
+    config = json.loads((model_dir / "config.json").read_text())
+    (model_dir / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": "yes"}))
+
+    with pytest.raises(JobFailure, match="tie_word_embeddings"):
+        load_tokenizer(model_dir)
+
+
 def test_a_model_without_a_tokenizer_is_refused(model_dir: Path) -> None:
     with pytest.raises(JobFailure, match="no tokenizer"):
         load_tokenizer(model_dir)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
@@ -18,6 +19,18 @@ are short enough for a whole score matrix."""
 
 _MAX_FLOAT32_CPU_BYTES = 4 * 1024**3
 _MAX_REASON_CHARACTERS = 300
+# What the library raises on the config of a stranger: it computes with values of any type.
+_BROKEN_INPUT = (
+    OSError,
+    ValueError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    StrictDataclassError,
+)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -41,11 +54,12 @@ def load_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             model_dir, local_files_only=True, trust_remote_code=False
         )
-    except (OSError, ValueError, KeyError) as exc:
+    except _BROKEN_INPUT as exc:
         raise JobFailure(
             JobErrorCode.UNSAFE_MODEL_FORMAT,
-            "The model has no tokenizer that loads without remote code.",
-            "Add tokenizer.json and tokenizer_config.json to the model.",
+            "The model has no tokenizer that loads without remote code: "
+            f"{_first_line(exc, model_dir)}",
+            "Check config.json, tokenizer.json and tokenizer_config.json of the model.",
         ) from exc
     return tokenizer
 
@@ -86,8 +100,9 @@ def load_causal_lm(
             use_safetensors=True,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as exc:
-        raise _load_failure(failure, _reason(exc, model_dir)) from exc
+    except _BROKEN_INPUT as exc:
+        message = f"The checkpoint does not load: {_first_line(exc, model_dir)}"
+        raise _load_failure(failure, message) from exc
     _require_complete(report, failure)
     return LoadedModel(model=model.to(device).eval(), dtype=chosen)
 
@@ -125,11 +140,10 @@ def _require_complete(report: dict[str, Any], failure: JobErrorCode) -> None:
             raise _load_failure(failure, f"The checkpoint has {readable}: {', '.join(keys[:5])}.")
 
 
-def _reason(error: Exception, model_dir: Path) -> str:
+def _first_line(error: Exception, model_dir: Path) -> str:
     """Shorten the library's message to its first line, and keep the local folder out of it."""
     lines = str(error).replace(str(model_dir), model_dir.name).strip().splitlines()
-    reason = lines[0][:_MAX_REASON_CHARACTERS] if lines else type(error).__name__
-    return f"The checkpoint does not load: {reason}"
+    return lines[0][:_MAX_REASON_CHARACTERS] if lines else type(error).__name__
 
 
 def _load_failure(code: JobErrorCode, message: str) -> JobFailure:
