@@ -22,4 +22,6 @@ RUN pip install -c constraints.txt '.[worker]'
 USER debias
 # A drain may take DEBIAS_DRAIN_TIMEOUT_S; give the container longer before it is killed.
 STOPSIGNAL SIGTERM
+# The root file system is read-only in docker-compose.yml.
+ENV MPLCONFIGDIR=/tmp/matplotlib
 CMD ["debias", "worker", "--classes", "cpu"]
