@@ -17,17 +17,7 @@ def configure_logging(level: str, log_format: str) -> None:
 
     `log_format` is `json`, `console`, or `auto`: console on a terminal, JSON elsewhere.
     """
-    on_terminal = sys.stderr.isatty()
-    as_console = log_format == "console" or (log_format == "auto" and on_terminal)
-    renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer(
-            # The renderer's own tracebacks print local variables, and with them secrets.
-            colors=on_terminal,
-            exception_formatter=structlog.dev.plain_traceback,
-        )
-        if as_console
-        else structlog.processors.JSONRenderer()
-    )
+    as_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -45,7 +35,10 @@ def configure_logging(level: str, log_format: str) -> None:
     )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            _console_renderer() if as_console else structlog.processors.JSONRenderer(),
+        ],
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
@@ -54,6 +47,14 @@ def configure_logging(level: str, log_format: str) -> None:
     root.handlers = [handler]
     # The level asked for is that of this output. A job's own log keeps its informational lines.
     root.setLevel(min(handler.level, logging.INFO))
+
+
+def _console_renderer() -> structlog.types.Processor:
+    return structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(),
+        # The renderer's own tracebacks print local variables, and with them secrets.
+        exception_formatter=structlog.dev.plain_traceback,
+    )
 
 
 def hide_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -49,15 +49,7 @@ def content_response_plan(
         raise PreconditionFailed("If-Match names other bytes than this artifact holds.")
     if "if-none-match" in asked and _names(asked["if-none-match"], etag, weakly=True):
         return ContentPlan(304, headers, 0, 0)
-    headers |= {
-        "Accept-Ranges": "bytes",
-        "Content-Type": media_type,
-        "Content-Disposition": _attachment(file_name),
-        "Repr-Digest": repr_digest(sha256),
-        "X-Content-Type-Options": "nosniff",
-        # A report or an SVG opened in the browser runs nothing in this service's origin.
-        "Content-Security-Policy": "sandbox",
-    }
+    headers |= _describe(sha256, file_name, media_type)
     wanted = None
     # Ranges are defined for GET only: HEAD describes the whole.
     if method == "GET" and if_range_holds(asked.get("if-range"), etag):
@@ -69,6 +61,18 @@ def content_response_plan(
         "Content-Range": wanted.content_range(size_bytes),
     }
     return ContentPlan(206, headers, wanted.start, wanted.end)
+
+
+def _describe(sha256: str, file_name: str, media_type: str) -> dict[str, str]:
+    return {
+        "Accept-Ranges": "bytes",
+        "Content-Type": media_type,
+        "Content-Disposition": _attachment(file_name),
+        "Repr-Digest": repr_digest(sha256),
+        "X-Content-Type-Options": "nosniff",
+        # A report or an SVG opened in the browser runs nothing in this service's origin.
+        "Content-Security-Policy": "sandbox",
+    }
 
 
 def _names(header: str, etag: str, *, weakly: bool) -> bool:
