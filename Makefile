@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # One torch thread per test process; pytest starts two of them.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-slow check format openapi bench clean
+.PHONY: help setup demo test test-slow check format reference clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,8 +38,9 @@ format: $(STAMP) ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only .
 
-openapi: $(STAMP) ## Write openapi.json
+reference: $(STAMP) ## Write openapi.json and the generated pages of docs/
 	$(BIN)/python -m app.api.openapi
+	$(BIN)/python -m app.cli.reference
 
 clean: ## Remove everything that was made
 	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
