@@ -204,6 +204,21 @@ def test_without_controls_the_report_says_so(model_dir: Path, tmp_path: Path) ->
     assert "No controls were run" in job.report["warnings"][0]
 
 
+def test_card_of_an_edit_without_a_claim_recommends_no_use(model_dir: Path, tmp_path: Path) -> None:
+    job = run_job(model_dir, tmp_path, {"pairs": PAIRS, "fraction": 0.1, **QUIET})
+
+    card = (job.checkpoint / "README.md").read_text()
+    assert "drop-in replacement" not in card
+    assert "For study." in card
+
+
+def test_card_tells_how_to_repeat_its_job(model_dir: Path, tmp_path: Path) -> None:
+    job = run_job(model_dir, tmp_path, {"pairs": PAIRS, "fraction": 0.1, **QUIET})
+
+    card = (job.checkpoint / "README.md").read_text()
+    assert f"/v1/jobs/{job.context.provenance['job_id']}/spec" in card
+
+
 def test_few_held_out_pairs_allow_no_claim(model_dir: Path, tmp_path: Path) -> None:
     job = run_job(model_dir, tmp_path, {"pairs": PAIRS, "fraction": 0.1, **FEW_CONTROLS})
 

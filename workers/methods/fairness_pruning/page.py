@@ -9,8 +9,10 @@ from workers.methods.fairness_pruning.controls import (
     IMPORTANCE_ONLY,
     MIN_HOLDOUT_PAIRS,
     NO_CONTROLS,
+    NO_MORE_THAN_IMPORTANCE,
 )
 from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
+from workers.methods.fairness_pruning.glossary import GLOSSARY
 from workers.methods.fairness_pruning.metrics import PARITY, percent_reduction
 from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS, Split
 from workers.methods.fairness_pruning.report import (
@@ -29,7 +31,6 @@ from workers.reports.document import (
     Fact,
     FileHash,
     GenerationPair,
-    GlossaryEntry,
     HeadlineNumber,
     ReportDocument,
     Reproduce,
@@ -39,38 +40,17 @@ from workers.reports.document import (
 )
 from workers.reports.picture import Picture
 
-GLOSSARY = (
-    GlossaryEntry(
-        "Prompt pair",
-        "Two prompts that differ in nothing but a demographic word, or a neutral one.",
-    ),
-    GlossaryEntry(
-        "Activation difference",
-        "How far the inner values of the model for the two prompts of a pair lie apart, as a mean "
-        "absolute difference.",
-    ),
-    GlossaryEntry(
-        "Mechanical part",
-        "What the number changes by merely leaving the removed neurons out of the mean.",
-    ),
-    GlossaryEntry(
-        "Behavioural part", "What the neurons that stay compute differently after the edit."
-    ),
-    GlossaryEntry(
-        "Selection, held-out and control pairs",
-        "Selection pairs chose the neurons; held-out pairs did not and test the result; control "
-        "pairs swap a neutral word.",
-    ),
-    GlossaryEntry(
-        "Controls", "Removal of as many other neurons: drawn at random, or the least important."
-    ),
-)
-
 _CONTROL_NOTE = (
     "Mean reduction of the parity metric on the neurons that stay. The claim rests on held-out "
     "pairs: the selection must beat every random draw and the least important neurons, and the "
     "interval of its lead over the mean of the random draws must exclude zero."
 )
+# The resolved spec itself is no request: the service writes it as one.
+_REPEAT = """\
+AUTHORIZATION="Authorization: Bearer $DEBIAS_API_KEY"
+curl -sS "$DEBIAS_URL/v1/jobs/{job_id}/spec" -H "$AUTHORIZATION" > request.json
+curl -sS "$DEBIAS_URL/v1/jobs" -H "$AUTHORIZATION" \\
+  -H "Content-Type: application/json" -d @request.json"""
 _MAX_TABLE_PAIRS = 200
 
 
@@ -93,10 +73,7 @@ def build_document(evidence: Evidence, pictures: tuple[Picture, ...]) -> ReportD
         figures=pictures,
         warnings=tuple(warnings_of(evidence)),
         limits=LIMITS,
-        intended_use=(
-            "As a drop-in replacement of the base model where the pairs' attributes should matter "
-            "less, after an independent evaluation.",
-        ),
+        intended_use=(_intended_use(evidence),),
         glossary=GLOSSARY,
     )
 
@@ -115,6 +92,18 @@ def hub_name(evidence: Evidence) -> str | None:
     source = evidence.ctx.provenance["model"]
     name = source.get("hub") or source.get("repo_id") if isinstance(source, dict) else None
     return str(name) if name else None
+
+
+def _intended_use(evidence: Evidence) -> str:
+    if not evidence.verdict.claim:
+        return (
+            "For study. This job does not show that the pairs' attributes matter less than in the "
+            "base model, so nothing speaks for using the edited one in its place."
+        )
+    return (
+        "As a drop-in replacement of the base model where the pairs' attributes should matter "
+        "less, after an independent evaluation."
+    )
 
 
 def _subtitle(evidence: Evidence) -> str:
@@ -136,6 +125,9 @@ def _verdict_sentence(evidence: Evidence) -> str:
         return f"{wording[0].upper()}{wording[1:]}."
     verb = "fell" if change >= 0 else "grew"
     where = SPLIT_LABELS[_judged_split(evidence)]
+    if wording == NO_MORE_THAN_IMPORTANCE:
+        # "grew: no more than ..." would praise the edit for a small increase.
+        wording = f"the selection reduces it {wording}"
     return f"The mean difference {verb} by {abs(change):.2f} % on {where}: {wording}."
 
 
@@ -371,10 +363,7 @@ def _reproduce(evidence: Evidence) -> Reproduce:
         if file["sha256"]
     )
     return Reproduce(
-        command=(
-            "curl -X POST $DEBIAS_URL/v1/jobs -H 'Content-Type: application/json' "
-            "-d @resolved_spec.json"
-        ),
+        command=_REPEAT.format(job_id=provenance["job_id"]),
         resolved_spec=provenance["resolved_spec"],
         provenance=(
             Fact("Method", f"{provenance['method']} {provenance['method_version']}"),
