@@ -243,7 +243,7 @@ def test_layer_subset_is_padded_with_a_warning() -> None:
 def test_unequal_token_counts_are_aligned_with_a_warning() -> None:
     (warning,) = run_check(pairs=[PAIR, {"prompt_1": "a b", "prompt_2": "a b c"}]).warnings
 
-    assert warning.startswith("1 pairs")
+    assert warning.startswith("1 pair has")
 
 
 def test_prompts_without_room_for_a_continuation_give_a_warning() -> None:
@@ -259,7 +259,7 @@ def test_pairs_need_a_tokenizer() -> None:
 
 
 def test_named_neurons_need_no_tokenizer() -> None:
-    fields = {"pairs": [], "fraction": None, "neuron_indices": {"0": [1]}}
+    fields: dict[str, Any] = {"pairs": [], "fraction": None, "neuron_indices": {"0": [1]}}
 
     assert run_check(facts(tokenizer=False), **fields).incompatible == ()
 
@@ -276,3 +276,23 @@ def test_long_list_of_bad_pairs_is_cut() -> None:
     result = run_check(pairs=[{"prompt_1": "a", "prompt_2": " a"}] * 500)
 
     assert len(result.invalid) == 100
+
+
+def test_repeated_pair_is_told_whichever_prompt_comes_first() -> None:
+    swapped = {"prompt_1": PAIR["prompt_2"], "prompt_2": PAIR["prompt_1"]}
+
+    (warning,) = run_check(pairs=[PAIR, swapped]).warnings
+
+    assert "1 of 2" in warning
+
+
+def test_pair_of_two_categories_is_no_repetition() -> None:
+    pairs = [{**PAIR, "category": "gender"}, {**PAIR, "category": "age"}]
+
+    assert run_check(pairs=pairs).warnings == ()
+
+
+def test_scaling_by_nothing_is_told() -> None:
+    (warning,) = run_check(mode="scale").warnings
+
+    assert "mode `zero`" in warning

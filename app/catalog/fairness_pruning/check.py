@@ -38,6 +38,7 @@ def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
         invalid += islice(_pair_findings(tokens, limit), _MAX_FINDINGS)
         invalid += _generation_findings(tokens, facts)
         warnings += [*_length_warnings(tokens), *_generation_warnings(tokens)]
+    warnings += _repetition_warnings(config)
     return CheckResult(invalid=tuple(invalid), warnings=tuple(warnings))
 
 
@@ -122,9 +123,10 @@ def _generation_warnings(tokens: _PairTokens) -> Iterator[str]:
         return
     too_long = sum(length >= settings.max_length for length in _longest(tokens))
     if too_long:
+        filled = "1 pair fills" if too_long == 1 else f"{too_long} pairs fill"
         yield (
-            f"{too_long} pairs fill generation.max_length of {settings.max_length} tokens with "
-            "their prompts and are not continued; raise it or give max_new_tokens."
+            f"{filled} generation.max_length of {settings.max_length} tokens with the prompts "
+            "alone, so nothing is written after them; raise it or give max_new_tokens."
         )
 
 
@@ -137,16 +139,27 @@ def _length_warnings(tokens: _PairTokens) -> Iterator[str]:
         "difference comes from that",
         "skip": "they are left out",
     }
-    yield (
-        f"{unequal} pairs have prompts of different token counts: "
-        f"{what[tokens.config.on_length_mismatch]}."
-    )
+    having = "1 pair has" if unequal == 1 else f"{unequal} pairs have"
+    yield (f"{having} prompts of different token counts: {what[tokens.config.on_length_mismatch]}.")
+
+
+def _repetition_warnings(config: FairnessPruningConfig) -> Iterator[str]:
+    for field in ("pairs", "holdout_pairs", "control_pairs"):
+        pairs: Sequence[PromptPair] = getattr(config, field)
+        repeated = len(pairs) - len({(pair.key, pair.category) for pair in pairs})
+        if repeated:
+            yield (
+                f"`{field}` repeats pairs: {repeated} of {len(pairs)} are there already. Remove "
+                "them: they add no evidence, but count in every mean and narrow the intervals."
+            )
 
 
 def _amount_warnings(config: FairnessPruningConfig, dimensions: MlpDimensions) -> Iterator[str]:
     counts: Sequence[int] = list(removal_counts(config, dimensions).values())
     if not any(counts):
         yield "No neuron is removed: the result equals the base model."
+    elif config.mode == "scale" and config.scale_factor == 0:
+        yield "`scale_factor` is 0, which is the mode `zero`; give a factor above 0 to scale."
     elif config.mode == "prune" and len(set(counts)) > 1:
         kept = dimensions.neurons - min(counts)
         effect = "no smaller than before" if kept == dimensions.neurons else "padded"
