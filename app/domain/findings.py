@@ -1,6 +1,7 @@
 """Turn validation errors into findings: where, and what to do about it."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -30,6 +31,8 @@ _EXPECTED = {
     "datetime_parsing": "a time such as 2026-01-31T12:00:00Z",
     "datetime_from_date_parsing": "a time such as 2026-01-31T12:00:00Z",
 }
+# The library names its own containers: "Tuple should have at least 1 item after validation, not 0".
+_COUNT = re.compile(r"^\w+ should have (at (?:least|most) \d+ items?) after validation.*$")
 
 
 def json_pointer(location: Iterable[int | str]) -> str:
@@ -69,6 +72,8 @@ def _finding(error: Mapping[str, Any], model: type[BaseModel] | None, prefix: Lo
         message = "Send a JSON object as the body."
     elif code == "missing":
         message = f"Add the field {location[-1]!r}: it is required."
+    elif code in ("too_short", "too_long"):
+        message = _COUNT.sub(r"Give \1 here.", str(error["msg"]))
     elif code in _EXPECTED:
         message = f"Give {_EXPECTED[code]} here, not {_describe(error.get('input'))}."
     else:

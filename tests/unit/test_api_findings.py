@@ -1,7 +1,7 @@
 """Validation errors as findings."""
 
 import pytest
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from app.domain.findings import did_you_mean, findings_of, json_pointer
 
@@ -74,3 +74,19 @@ def test_wrong_type_is_named(value: object, message: str) -> None:
 def test_suggestion_needs_some_likeness() -> None:
     assert did_you_mean("steps", []) == "Leave it out."
     assert did_you_mean("step", ["steps", "seed"]) == "Did you mean 'steps'?"
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        (tuple[int, ...], "Give at least 1 item here."),
+        (list[int], "Give at least 1 item here."),
+        (dict[str, int], "Give at least 1 item here."),
+    ],
+)
+def test_number_of_items_is_told_without_words_of_python(field: type, message: str) -> None:
+    model = create_model("Counted", items=(field, Field(min_length=1)))
+    with pytest.raises(ValidationError) as error:
+        model.model_validate({"items": {} if field == dict[str, int] else []})
+
+    assert [one.message for one in findings_of(error.value.errors(), model)] == [message]
