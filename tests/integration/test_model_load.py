@@ -115,8 +115,19 @@ def test_reason_of_a_tokenizer_that_does_not_load_is_told(model_dir: Path) -> No
     config = json.loads((model_dir / "config.json").read_text())
     (model_dir / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": "yes"}))
 
-    with pytest.raises(JobFailure, match="tie_word_embeddings"):
+    with pytest.raises(JobFailure, match=r"tie_word_embeddings.*bool"):
         load_tokenizer(model_dir)
+
+
+def test_tokenizer_with_settings_of_the_wrong_type_is_refused(model_dir: Path) -> None:
+    path = model_dir / "tokenizer_config.json"
+    settings = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**settings, "model_max_length": "long"}))
+
+    with pytest.raises(JobFailure) as failed:
+        load_tokenizer(model_dir)
+
+    assert failed.value.code is JobErrorCode.UNSAFE_MODEL_FORMAT
 
 
 def test_a_model_without_a_tokenizer_is_refused(model_dir: Path) -> None:

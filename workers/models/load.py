@@ -54,11 +54,11 @@ def load_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             model_dir, local_files_only=True, trust_remote_code=False
         )
+        tokenizer("text")  # reads settings that loading takes as they are
     except _BROKEN_INPUT as exc:
         raise JobFailure(
             JobErrorCode.UNSAFE_MODEL_FORMAT,
-            "The model has no tokenizer that loads without remote code: "
-            f"{_first_line(exc, model_dir)}",
+            f"The model has no tokenizer that loads without remote code: {_short(exc, model_dir)}",
             "Check config.json, tokenizer.json and tokenizer_config.json of the model.",
         ) from exc
     return tokenizer
@@ -101,7 +101,7 @@ def load_causal_lm(
             output_loading_info=True,
         )
     except _BROKEN_INPUT as exc:
-        message = f"The checkpoint does not load: {_first_line(exc, model_dir)}"
+        message = f"The checkpoint does not load: {_short(exc, model_dir)}"
         raise _load_failure(failure, message) from exc
     _require_complete(report, failure)
     return LoadedModel(model=model.to(device).eval(), dtype=chosen)
@@ -140,10 +140,14 @@ def _require_complete(report: dict[str, Any], failure: JobErrorCode) -> None:
             raise _load_failure(failure, f"The checkpoint has {readable}: {', '.join(keys[:5])}.")
 
 
-def _first_line(error: Exception, model_dir: Path) -> str:
-    """Shorten the library's message to its first line, and keep the local folder out of it."""
+def _short(error: Exception, model_dir: Path) -> str:
+    """Shorten the library's message to its first sentence, and keep the local folder out of it."""
     lines = str(error).replace(str(model_dir), model_dir.name).strip().splitlines()
-    return lines[0][:_MAX_REASON_CHARACTERS] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    # "Validation error for field 'x':" has what is wrong on the line below.
+    first = " ".join(line.strip() for line in lines[: 2 if lines[0].endswith(":") else 1])
+    return first[:_MAX_REASON_CHARACTERS]
 
 
 def _load_failure(code: JobErrorCode, message: str) -> JobFailure:
