@@ -98,6 +98,8 @@ class WorkerProcess:
         self._timing = Timing.from_lease(settings.lease_ttl_s)
         self._parent_pid = os.getpid()
         self._children_killed = False
+        self._in_database = False
+        self._draining_unsaid = False
         self._runner: JobRunner | None = None
         self._tasks_left = settings.jobs_per_child
         facts = SlotFacts(
@@ -192,9 +194,9 @@ class WorkerProcess:
 
     def every_period(self) -> None:
         """Write the worker's row; end a worker that no longer gets its messages."""
-        with _database_errors_logged("report"):
+        with self._using_database("report"):
             self.slot.report()
-        with _database_errors_logged("overlooked"):
+        with self._using_database("overlooked"):
             if self.slot.is_overlooked():
                 log.error("not_consuming", action="restart")
                 os.kill(self._parent_pid, signal.SIGTERM)
@@ -217,7 +219,7 @@ class WorkerProcess:
         ours = os.getpid() == self._parent_pid and len(args) == 2
         if not ours or self._children_killed:
             return
-        with _database_errors_logged("child_lost"):
+        with self._using_database("child_lost"):
             self.slot.child_lost(UUID(args[0]), int(args[1]), str(exception))
 
     def _on_shutting_down(self, **_: object) -> None:
@@ -228,8 +230,29 @@ class WorkerProcess:
         signal.signal(signal.SIGALRM, self._kill_children)
         signal.signal(signal.SIGTERM, self._kill_children)
         signal.setitimer(signal.ITIMER_REAL, self._settings.drain_timeout_s)
-        with _database_errors_logged("draining"):
+        # This runs as a signal handler, perhaps in the middle of a transaction of this very
+        # thread, whose locks a second one would wait for without end.
+        self._draining_unsaid = True
+        if not self._in_database:
+            self._say_draining()
+
+    def _say_draining(self) -> None:
+        self._draining_unsaid = False
+        with self._using_database("draining"):
             self.slot.report(state="draining")
+
+    @contextmanager
+    def _using_database(self, action: str) -> Iterator[None]:
+        """Mark a use of the database, and go on without the row where it does not answer."""
+        self._in_database = True
+        try:
+            yield
+        except SQLAlchemyError as exc:
+            log.warning("database_unreachable", action=action, reason=str(exc))
+        finally:
+            self._in_database = False
+        if self._draining_unsaid:
+            self._say_draining()
 
     def _kill_children(self, _number: int, _frame: object) -> None:
         """End children that have not drained; their job is given back on the way out."""
@@ -241,7 +264,7 @@ class WorkerProcess:
         if os.getpid() != self._parent_pid:
             return
         signal.setitimer(signal.ITIMER_REAL, 0)
-        with _database_errors_logged("leave"):
+        with self._using_database("leave"):
             self.slot.leave()
 
 
@@ -283,12 +306,3 @@ def _timer_step(process: WorkerProcess) -> type[bootsteps.StartStopStep]:
 
 def _keep_logging(**_: object) -> None:
     """Keep Celery from setting up logging: any receiver of the signal does."""
-
-
-@contextmanager
-def _database_errors_logged(action: str) -> Iterator[None]:
-    """Go on without the row where the database does not answer."""
-    try:
-        yield
-    except SQLAlchemyError as exc:
-        log.warning("database_unreachable", action=action, reason=str(exc))

@@ -97,7 +97,7 @@ class Heartbeat:
         Called from this thread when the process has to end at once: with the cause when the
         engine has not stopped within its grace, with None when the job is no longer ours.
     is_orphaned
-        Whether the worker that forked this process is gone.
+        Whether the worker that forked this process is gone, or wants the job given back.
     """
 
     def __init__(

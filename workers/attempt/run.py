@@ -62,8 +62,9 @@ class Attempt:
             timing=services.timing,
             clock=clock,
             give_up=self._give_up,
-            is_orphaned=services.is_orphaned,
+            is_orphaned=self._has_to_leave,
         )
+        self._told_to_drain = False
         self._shipper: LogShipper | None = None
         self._runner: PhaseRunner | None = None
 
@@ -76,8 +77,11 @@ class Attempt:
             self._heartbeat.stop()
 
     def drain(self) -> None:
-        """Ask for a stop that gives the job back."""
-        self._switch.ask(StopCause.DRAIN)
+        """Ask for a stop that gives the job back. Takes no lock: a signal handler may call it."""
+        self._told_to_drain = True
+
+    def _has_to_leave(self) -> bool:
+        return self._told_to_drain or self._services.is_orphaned()
 
     def _run(self) -> None:
         claim = self._claim

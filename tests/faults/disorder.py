@@ -1,0 +1,232 @@
+"""What goes wrong in a deployment, on demand, and what must hold afterwards."""
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import httpx
+import psutil
+import psycopg
+import redis
+import sqlalchemy as sa
+from psycopg import sql
+from sqlalchemy.orm import Session
+
+from app.db.tables import (
+    Artifact,
+    EvaluationResult,
+    Job,
+    JobAttempt,
+    JobCheckpoint,
+    JobEvent,
+    ModelVersion,
+    OutboxMessage,
+    Worker,
+)
+from app.domain.states import LEASED
+from tests.faults.rig import LEASE_TTL_S, rows_of, still_alive, wait_until_gone
+from tests.service import Service, wait_for
+
+REACTION_TIMEOUT_S = 60.0
+ARTIFACTS = {
+    "checkpoint/config.json", "checkpoint/model.safetensors", "plots/steps.json",
+    "plots/steps.png", "report.html", "report.json", "resolved_spec.json",
+}  # fmt: skip
+
+
+@dataclass
+class Disorder:
+    """Disturbs one deployment; every method returns once the deployment can be disturbed again."""
+
+    service: Service
+
+    def kill_child(self) -> None:
+        for victim in self._children():
+            with suppress(psutil.NoSuchProcess):
+                victim.kill()
+
+    def kill_worker(self) -> None:
+        """Kill one worker's parent; it is started again."""
+        victim = self._worker()
+        victim.kill()
+        role = self._role_of(victim.pid)
+        if role is not None:
+            self.service.processes[role].wait()
+            self.service.start_role(role)
+
+    def stop_worker(self) -> None:
+        """Ask one worker to drain, as a deployment of a new release does."""
+        victim = self._worker()
+        victim.terminate()
+        role = self._role_of(victim.pid)
+        if role is not None:
+            self.service.processes[role].wait(REACTION_TIMEOUT_S)
+            self.service.start_role(role)
+
+    def freeze_worker(self) -> None:
+        """Suspend a worker with its child until its job was given to another.
+
+        A child that is suspended inside a transaction holds SQLite's only write lock: then nobody
+        can take the job, and all wait until it goes on.
+        """
+        parent = self._worker()
+        until = time.monotonic() + 6 * LEASE_TTL_S
+        with frozen([parent, *parent.children(recursive=True)]):
+            wait_for(
+                lambda: not self._held_by(parent.pid) or time.monotonic() > until,
+                timeout_s=REACTION_TIMEOUT_S,
+                what="the reaper to notice a frozen worker",
+            )
+
+    def kill_api(self) -> None:
+        """Kill the API, and with it all of an embedded service."""
+        role = "serve" if "serve" in self.service.processes else "api"
+        victim = self.service.process_of(role)
+        family = [victim, *(victim.children(recursive=True) if role == "serve" else ())]
+        victim.kill()
+        self.service.processes[role].wait()
+        wait_until_gone(family, timeout_s=REACTION_TIMEOUT_S)
+        self.service.start_role(role)
+        self.service.wait_until_ready()
+
+    def forget_messages(self) -> None:
+        client = redis.Redis.from_url(self._broker_url())
+        client.flushall()
+        client.close()
+
+    def refuse_database(self) -> None:
+        """End all connections to the database and refuse new ones, until a worker has noticed."""
+        dsn = self.service.environment["DEBIAS_DATABASE_URL"].replace("+psycopg", "")
+        name = dsn.rpartition("/")[2]
+        with psycopg.connect(dsn.replace(f"/{name}", "/postgres"), autocommit=True) as connection:
+            allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+            connection.execute(allow.format(sql.Identifier(name), sql.Literal(False)))
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+            )
+            wait_for(
+                self._is_degraded, timeout_s=REACTION_TIMEOUT_S, what="the API to miss its database"
+            )
+            connection.execute(allow.format(sql.Identifier(name), sql.Literal(True)))
+
+    def _is_degraded(self) -> bool:
+        return not httpx.get(f"{self.service.url}/readyz", timeout=10).is_success
+
+    def _broker_url(self) -> str:
+        given = self.service.environment.get("DEBIAS_BROKER_URL")
+        return given or f"unix://{self.service.home}/redis.sock"
+
+    def _worker(self) -> psutil.Process:
+        """Choose a worker that runs a job, waiting for one."""
+
+        def probe() -> psutil.Process | None:
+            with rows_of(self.service) as database, database.read() as session:
+                pids = session.execute(
+                    sa.select(Worker.pid)
+                    .join(Job, Job.worker_id == Worker.id)
+                    .where(Job.status.in_(LEASED))
+                ).scalars()
+                known = {process.pid: process for process in self._workers()}
+                return next((known[pid] for pid in pids if pid in known), None)
+
+        found = wait_for(probe, timeout_s=REACTION_TIMEOUT_S, what="a worker with a job")
+        assert found is not None
+        return found
+
+    def _workers(self) -> list[psutil.Process]:
+        serve = self.service.processes.get("serve")
+        if serve is not None:
+            children = psutil.Process(serve.pid).children()
+            return [child for child in still_alive(children) if "worker" in child.cmdline()]
+        names = [role for role in self.service.processes if role.startswith("worker")]
+        return [psutil.Process(self.service.processes[name].pid) for name in names]
+
+    def _children(self) -> list[psutil.Process]:
+        return self._worker().children()
+
+    def _role_of(self, pid: int) -> str | None:
+        roles = self.service.processes.items()
+        return next((role for role, process in roles if process.pid == pid), None)
+
+    def _held_by(self, pid: int) -> bool:
+        with rows_of(self.service) as database, database.read() as session:
+            held = (
+                sa.select(Job.id)
+                .join(Worker, Job.worker_id == Worker.id)
+                .where(Job.status.in_(LEASED), Worker.pid == pid)
+            )
+            return session.execute(held).first() is not None
+
+
+@contextmanager
+def frozen(processes: Sequence[psutil.Process]) -> Iterator[None]:
+    """Suspend the processes; let go of those that still live, whatever happens."""
+    try:
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
+        yield
+    finally:
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGCONT)
+
+
+def wait_for_all(service: Service, count: int, *, timeout_s: float) -> None:
+    """Wait until that many jobs have ended."""
+
+    def probe() -> bool:
+        with rows_of(service) as database, database.read() as session:
+            ended = sa.select(sa.func.count()).where(Job.finished_at.is_not(None))
+            return session.execute(ended).scalar_one() >= count
+
+    wait_for(probe, timeout_s=timeout_s, what=f"the end of {count} jobs")
+
+
+def assert_each_done_once(service: Service, count: int) -> None:
+    """Check every row of all jobs: none lost, no effect doubled, nothing left over."""
+    with rows_of(service) as database, database.read() as session:
+        jobs = session.execute(sa.select(Job)).scalars().all()
+        assert Counter(job.status for job in jobs) == {"succeeded": count}
+        for job in jobs:
+            assert (job.dispatched_at, job.lease_expires_at) == (None, None)
+            _assert_consistent(session, job)
+        unsent = session.execute(
+            sa.select(OutboxMessage.id).where(OutboxMessage.last_error.is_not(None))
+        )
+        assert unsent.all() == []
+
+
+def _assert_consistent(session: Session, job: Job) -> None:
+    events = session.execute(
+        sa.select(JobEvent.seq, JobEvent.type)
+        .where(JobEvent.job_id == job.id)
+        .order_by(JobEvent.seq)
+    ).all()
+    assert [seq for seq, _ in events] == list(range(1, job.last_seq + 1))
+    assert [type_ for _, type_ in events].count("job.succeeded") == 1
+    assert events[-1][1] == "job.succeeded"
+
+    attempts = session.execute(
+        sa.select(JobAttempt).where(JobAttempt.job_id == job.id).order_by(JobAttempt.number)
+    ).scalars()
+    outcomes = [attempt.outcome for attempt in attempts]
+    assert len(outcomes) == job.attempt == job.fence
+    assert outcomes[-1] == "succeeded"
+    assert set(outcomes[:-1]) <= {"lost", "drained", "released"}
+
+    artifacts = session.execute(sa.select(Artifact).where(Artifact.job_id == job.id)).scalars()
+    found = {artifact.name: artifact.fence for artifact in artifacts}
+    assert found == dict.fromkeys(ARTIFACTS, job.fence)
+    versions = sa.select(sa.func.count()).where(ModelVersion.created_by_job_id == job.id)
+    assert session.execute(versions).scalar_one() == 1
+    stages = session.execute(
+        sa.select(EvaluationResult.stage).where(EvaluationResult.job_id == job.id)
+    ).scalars()
+    assert sorted(stages) == ["after", "before"]
+    live = sa.select(JobCheckpoint.id).where(
+        JobCheckpoint.job_id == job.id, JobCheckpoint.deleted_at.is_(None)
+    )
+    assert session.execute(live).all() == []
