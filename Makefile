@@ -39,7 +39,6 @@ format: $(STAMP) ## Format the code
 	$(BIN)/ruff check --fix-only .
 
 reference: $(STAMP) ## Write openapi.json and the generated pages of docs/
-	$(BIN)/python -m app.api.openapi
 	$(BIN)/python -m app.cli.reference
 
 clean: ## Remove everything that was made

@@ -1,12 +1,7 @@
-"""The OpenAPI document: completed, deterministic, and committed as `openapi.json`.
-
-`python -m app.api.openapi` writes it.
-"""
+"""The OpenAPI document: completed, deterministic, and committed as `openapi.json`."""
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -26,7 +21,6 @@ DESCRIPTION = (
     "many it has in all."
 )
 API_VERSION = "1.0.0"
-DOCUMENT = Path(__file__).parents[2] / "openapi.json"
 # In the order of the reference: what a reader comes for first.
 TAGS = {
     "jobs": "Ask for a fairer model, watch it being made, and fetch it with its report.",
@@ -86,17 +80,8 @@ def required_scope(route: APIRoute) -> str | None:
     return scopes[0] if scopes else None
 
 
-def write_document(path: Path = DOCUMENT) -> None:
-    """Write the document, sorted, so that equal documents are equal files."""
-    path.write_text(render_document())
-
-
-def render_document() -> str:
-    """Render the document of the application with its default settings."""
-    from app.main import create_app
-    from app.settings import Settings
-
-    app = create_app(Settings(_env_file=None))
+def render_document(app: FastAPI) -> str:
+    """Render the application's document, sorted, so that equal documents are equal files."""
     return json.dumps(app.openapi(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -126,8 +111,3 @@ def _complete(operation: dict[str, Any], scope: str | None) -> None:
         status, example = RESPONSES[name]
         content = operation["responses"][status]["content"]["application/json"]
         content["examples"] = {"example": {"value": example}}
-
-
-if __name__ == "__main__":
-    write_document()
-    sys.stdout.write(f"wrote {DOCUMENT.name}\n")

@@ -1,6 +1,6 @@
-"""Write the reference pages that follow from the code: settings and error codes.
+"""Write the reference that follows from the code: settings, error codes, OpenAPI document.
 
-`python -m app.cli.reference` writes them; a test holds the committed pages to it.
+`python -m app.cli.reference` writes the files; tests hold the committed ones to it.
 """
 
 import inspect
@@ -9,13 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from app.api.openapi import render_document
 from app.api.problems import all_problems
 from app.domain.errors import JobErrorCode
+from app.main import create_app
 from app.settings import Settings
 
 Property = Mapping[str, Any]
 
-DOCS = Path(__file__).parents[2] / "docs"
+REPOSITORY = Path(__file__).parents[2]
 GENERATED = "This page is made from the code by `python -m app.cli.reference`."
 SETTINGS_INTRODUCTION = (
     "Settings are environment variables, or lines of a file `.env` in the working directory. They "
@@ -69,9 +71,18 @@ def errors_page() -> str:
     )
 
 
-def pages() -> dict[str, str]:
-    """Return every generated page by its name in docs/."""
-    return {"settings.md": settings_page(), "errors.md": errors_page()}
+def openapi_document() -> str:
+    """Return openapi.json: the document of the application with its default settings."""
+    return render_document(create_app(Settings(_env_file=None)))
+
+
+def generated_files() -> dict[str, str]:
+    """Return the text of every generated file by its path in the repository."""
+    return {
+        "docs/settings.md": settings_page(),
+        "docs/errors.md": errors_page(),
+        "openapi.json": openapi_document(),
+    }
 
 
 def _default(property_: Property) -> str:
@@ -109,6 +120,6 @@ def _one_line(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for name, text in pages().items():
-        (DOCS / name).write_text(text)
-        sys.stdout.write(f"wrote docs/{name}\n")
+    for name, text in generated_files().items():
+        (REPOSITORY / name).write_text(text)
+        sys.stdout.write(f"wrote {name}\n")

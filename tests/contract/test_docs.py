@@ -16,7 +16,7 @@ import typer
 
 import debias_client
 from app.cli.commands import create_cli
-from app.cli.reference import pages
+from app.cli.reference import generated_files
 from app.settings import Settings
 from tests.documents import DOCUMENTS, REPOSITORY, Excerpt, anchors, blocks, inline_code, links
 from tests.integration.api.callers import Caller
@@ -232,9 +232,9 @@ def test_links_within_the_repository_resolve(link: Excerpt) -> None:
     assert not anchor or anchor in anchors(path), link.text
 
 
-@in_each("name", sorted(pages()))
-def test_a_generated_page_is_what_the_code_says(name: str) -> None:
-    assert (REPOSITORY / "docs" / name).read_text() == pages()[name], (
+@in_each("name", sorted(generated_files()))
+def test_a_generated_file_is_what_the_code_says(name: str) -> None:
+    assert (REPOSITORY / name).read_text() == generated_files()[name], (
         "run `python -m app.cli.reference`"
     )
 

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from app.api.openapi import DOCUMENT
+from tests.documents import REPOSITORY
 from tests.hub_stand_in import HubStandIn
 from tests.integration.api.conftest import run_app, settings_for
 from tests.integration.api.live_server import LiveServer
@@ -34,7 +34,7 @@ EXAMPLES = int(os.environ.get("EVENHAND_GENERATED_EXAMPLES", "10"))
 HELD_OPEN = {"wait", "follow"}
 FILES = {"report.json": b"{}", "report.html": b"<p>", "report.md": b"#"}
 
-schema = schemathesis.openapi.from_dict(json.loads(DOCUMENT.read_text()))
+schema = schemathesis.openapi.from_dict(json.loads((REPOSITORY / "openapi.json").read_text()))
 
 
 @dataclass(frozen=True)
