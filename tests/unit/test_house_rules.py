@@ -2,19 +2,30 @@
 
 import ast
 import re
+import sys
+import tomllib
 from collections.abc import Callable, Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from app.api.openapi import api_routes, required_scope
+from app.api.problems import all_problems
+from app.domain.errors import JobErrorCode
 from app.main import create_app
 from app.settings import Settings
 
 REPOSITORY = Path(__file__).parents[2]
 PRODUCT = ("app", "workers", "debias_client", "migrations")
+# A migration is one long list by nature.
+LENGTH_LIMITED = ("app", "workers", "debias_client")
 MAX_ROUTE_LINES = 15
+MAX_MODULE_LINES = 400
+MAX_FUNCTION_LINES = 40
 
 PUBLIC_ROUTES = {"/livez", "/readyz", "/version", "/metrics", "/problems/{code}"}
 PUBLIC_BY_SIGNATURE = {"/downloads/{artifact_id}"}
@@ -184,3 +195,91 @@ def test_routes_are_short() -> None:
 )
 def test_each_rule_finds_its_violation(finder: Finder, bad: str) -> None:
     assert any(finder(node) for node in ast.walk(ast.parse(bad)))
+
+
+def test_modules_are_short_enough_to_read_in_one_go() -> None:
+    long = [
+        str(path)
+        for path, _ in modules(*LENGTH_LIMITED)
+        if len((REPOSITORY / path).read_text().splitlines()) > MAX_MODULE_LINES
+    ]
+
+    assert long == []
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Length of a function without its docstring, which may be as long as it has to be."""
+    first = function.body[0]
+    docstring = 0
+    if ast.get_docstring(function) is not None:
+        docstring = (first.end_lineno or 0) - first.lineno + 1
+    return (function.end_lineno or 0) - function.lineno + 1 - docstring
+
+
+def test_functions_fit_on_one_screen() -> None:
+    long = [
+        f"{path}:{node.name}"
+        for path, tree in modules(*LENGTH_LIMITED)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and code_lines(node) > MAX_FUNCTION_LINES
+    ]
+
+    assert long == []
+
+
+def declared(*extras: str) -> set[str]:
+    """Distributions that the project asks for, by extra; the base ones have no extra."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    listed = [*project["dependencies"]]
+    for extra in extras:
+        listed += project["optional-dependencies"][extra]
+    return {canonicalize_name(Requirement(line).name) for line in listed}
+
+
+def imported(*folders: str) -> Iterator[tuple[str, str]]:
+    for path, tree in modules(*folders):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                yield from ((alias.name.partition(".")[0], str(path)) for alias in node.names)
+            if isinstance(node, ast.ImportFrom) and node.module:
+                yield node.module.partition(".")[0], str(path)
+
+
+@pytest.mark.parametrize(
+    ("folder", "extras"),
+    [
+        ("debias_client", ()),
+        ("app", ("api",)),
+        ("migrations", ("api",)),
+        ("workers", ("api", "worker", "demo")),
+        ("tests", ("api", "worker", "demo", "test")),
+        ("bench", ("api", "worker", "demo", "test")),
+    ],
+)
+def test_every_package_that_is_imported_is_declared(folder: str, extras: tuple[str, ...]) -> None:
+    distributions, asked_for = packages_distributions(), declared(*extras)
+    own = {*PRODUCT, "tests", "bench"}
+
+    undeclared = {
+        (name, path)
+        for name, path in imported(folder)
+        if name not in sys.stdlib_module_names | own
+        and not {canonicalize_name(d) for d in distributions.get(name, ())} & asked_for
+    }
+
+    assert undeclared == set()
+
+
+def test_every_error_code_is_used() -> None:
+    names = {
+        ast.unparse(node)
+        for path, tree in modules("app", "workers")
+        if path != Path("app/domain/errors.py")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    }
+
+    unused = [code for code in JobErrorCode if f"JobErrorCode.{code.name}" not in names]
+    assert unused == []
+    assert [kind for kind in all_problems().values() if kind.__name__ not in names] == []
