@@ -37,15 +37,6 @@ def store_file(store: ObjectStore, project_id: str, path: Path) -> BlobRef:
     return ref
 
 
-def store_bytes(store: ObjectStore, project_id: str, data: bytes) -> BlobRef:
-    """Store bytes, unless the project holds them already."""
-    sha256 = hashlib.sha256(data).hexdigest()
-    ref = BlobRef(sha256, len(data), blob_key(project_id, sha256))
-    if not _is_stored(store, ref):
-        store.put_bytes(ref.key, data)
-    return ref
-
-
 def fetch_file(store: ObjectStore, ref: BlobRef, path: Path) -> None:
     """Write a blob to a file that appears only when it is whole and verified.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from app.storage.blobs import BlobCorrupt, BlobRef, fetch_file, store_bytes, store_file
+from app.storage.blobs import BlobCorrupt, BlobRef, fetch_file, store_file
 from app.storage.hashing import hash_file, repr_digest
 from app.storage.objects import ObjectMissing, ObstoreStore
 
@@ -24,10 +24,6 @@ class CountingStore(ObstoreStore):
     def put_file(self, key: str, path: Path) -> None:
         self.uploads.append(key)
         super().put_file(key, path)
-
-    def put_bytes(self, key: str, data: bytes) -> None:
-        self.uploads.append(key)
-        super().put_bytes(key, data)
 
 
 @pytest.fixture
@@ -53,7 +49,6 @@ def test_the_same_bytes_are_uploaded_once(store: CountingStore, file: Path) -> N
     first = store_file(store, "prj_1", file)
 
     assert store_file(store, "prj_1", file) == first
-    assert store_bytes(store, "prj_1", DATA) == first
     assert len(store.uploads) == 1
 
 
@@ -75,32 +70,32 @@ def test_a_blob_of_the_wrong_size_is_uploaded_again(store: CountingStore, file: 
     assert b"".join(store.stream(ref.key)) == DATA
 
 
-def test_a_fetched_file_is_the_stored_one(store: CountingStore, tmp_path: Path) -> None:
-    ref = store_bytes(store, "prj_1", DATA)
+def test_a_fetched_file_is_the_stored_one(store: CountingStore, file: Path, tmp_path: Path) -> None:
+    ref = store_file(store, "prj_1", file)
 
     fetch_file(store, ref, tmp_path / "fetched")
 
     assert (tmp_path / "fetched").read_bytes() == DATA
 
 
-def test_changed_bytes_are_not_delivered(store: CountingStore, tmp_path: Path) -> None:
-    ref = store_bytes(store, "prj_1", DATA)
+def test_changed_bytes_are_not_delivered(store: CountingStore, file: Path, tmp_path: Path) -> None:
+    ref = store_file(store, "prj_1", file)
     store.put_bytes(ref.key, b"wEights")
 
     with pytest.raises(BlobCorrupt):
         fetch_file(store, ref, tmp_path / "fetched")
 
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_missing_blob_leaves_no_file(store: CountingStore, tmp_path: Path) -> None:
-    ref = store_bytes(store, "prj_1", DATA)
+def test_a_missing_blob_leaves_no_file(store: CountingStore, file: Path, tmp_path: Path) -> None:
+    ref = store_file(store, "prj_1", file)
     store.delete(ref.key)
 
     with pytest.raises(ObjectMissing):
         fetch_file(store, ref, tmp_path / "fetched")
 
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_file_is_hashed_with_its_size(file: Path) -> None:
