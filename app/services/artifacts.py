@@ -17,7 +17,7 @@ from app.storage.objects import ObjectStore
 REPORTS = {
     "application/json": "report.json",
     "text/html": "report.html",
-    "text/markdown": "report.md",
+    "text/markdown": "checkpoint/README.md",  # the model card
 }
 
 

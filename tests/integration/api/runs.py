@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import PurePosixPath
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from app.domain.states import Actor, JobStatus
 from app.storage.keys import blob_key
 from tests.integration.api.callers import Caller, job_uuid
 
+_MEDIA_TYPES = {".html": "text/html", ".md": "text/markdown; charset=utf-8"}
 RESULT: dict[str, Any] = {
     "metrics": {"before": {"parity": 0.5}, "after": {"parity": 0.25}, "delta": {"parity": -0.25}},
     "summary": [{"benchmark": "pairs", "metric": "parity", "before": 0.5, "after": 0.25}],
@@ -248,7 +250,7 @@ def _store(caller: Caller, name: str, data: bytes) -> tuple[dict[str, Any], dict
     sha256 = hashlib.sha256(data).hexdigest()
     key = blob_key(caller.shown_project, sha256)
     caller.app.store.put_bytes(key, data)
-    media_type = "text/html" if name.endswith(".html") else "application/json"
+    media_type = _MEDIA_TYPES.get(PurePosixPath(name).suffix, "application/json")
     columns = {
         "project_id": caller.project_id,
         "fence": 1,

@@ -17,7 +17,13 @@ from tests.integration.api.runs import finished_job
 REPORT = b'{"pairs": []}'
 PAGE = b"<!doctype html><title>Report</title>"
 WEIGHTS = bytes(range(256)) * 8
-FILES = {"report.json": REPORT, "report.html": PAGE, "checkpoint/model.safetensors": WEIGHTS}
+CARD = b"# A fairer model\n"
+FILES = {
+    "report.json": REPORT,
+    "report.html": PAGE,
+    "checkpoint/README.md": CARD,
+    "checkpoint/model.safetensors": WEIGHTS,
+}
 
 
 @pytest.fixture
@@ -35,8 +41,8 @@ def test_artifacts_are_listed_by_name(caller: Caller, job_id: str) -> None:
     rows = caller.get(f"/v1/jobs/{job_id}/artifacts").json()["data"]
 
     assert [row["name"] for row in rows] == sorted(FILES)
-    assert rows[0]["sha256"] == hashlib.sha256(WEIGHTS).hexdigest()
-    assert rows[0]["size_bytes"] == len(WEIGHTS)
+    assert rows[1]["sha256"] == hashlib.sha256(WEIGHTS).hexdigest()
+    assert rows[1]["size_bytes"] == len(WEIGHTS)
 
 
 def test_content_comes_with_its_digest(caller: Caller, job_id: str) -> None:
@@ -148,6 +154,7 @@ def test_manifest_sums_up_the_bytes(caller: Caller, job_id: str) -> None:
         (None, "application/json", REPORT),
         ("application/json", "application/json", REPORT),
         ("text/html,application/xhtml+xml,*/*;q=0.8", "text/html", PAGE),
+        ("text/markdown", "text/markdown", CARD),
     ],
 )
 def test_report_comes_as_asked(
