@@ -212,6 +212,15 @@ def test_card_of_an_edit_without_a_claim_recommends_no_use(model_dir: Path, tmp_
     assert "For study." in card
 
 
+def test_one_pair_and_one_neuron_are_told_in_the_singular(model_dir: Path, tmp_path: Path) -> None:
+    config = {"pairs": PAIRS[:1], "neuron_indices": {"0": [1]}, **QUIET}
+    job = run_job(model_dir, tmp_path, config)
+
+    card = (job.checkpoint / "README.md").read_text()
+    assert "\n1 neuron in 1 of " in card
+    assert "; 1 selection pair\n" in card
+
+
 def test_card_tells_how_to_repeat_its_job(model_dir: Path, tmp_path: Path) -> None:
     job = run_job(model_dir, tmp_path, {"pairs": PAIRS, "fraction": 0.1, **QUIET})
 

@@ -39,6 +39,7 @@ from workers.reports.document import (
     sort_rows,
 )
 from workers.reports.picture import Picture
+from workers.reports.wording import counted
 
 _CONTROL_NOTE = (
     "Mean reduction of the parity metric on the neurons that stay. The claim rests on held-out "
@@ -108,14 +109,14 @@ def _intended_use(evidence: Evidence) -> str:
 
 def _subtitle(evidence: Evidence) -> str:
     counts = [
-        f"{len(evidence.plan.columns(split))} {SPLIT_LABELS[split]}"
+        counted(len(evidence.plan.columns(split)), SPLIT_LABELS[split].removesuffix("s"))
         for split in SPLITS
         if evidence.plan.columns(split)
     ]
     touched = [len(indices) for indices in evidence.removed.values() if indices]
     pairs = f"; {', '.join(counts)}" if counts else ""
     where = f"{len(touched)} of {len(evidence.removed)} layers"
-    return f"{sum(touched)} neurons in {where}, mode {evidence.config.mode}{pairs}"
+    return f"{counted(sum(touched), 'neuron')} in {where}, mode {evidence.config.mode}{pairs}"
 
 
 def _verdict_sentence(evidence: Evidence) -> str:
@@ -175,8 +176,8 @@ def _headline(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
         numbers.append(
             HeadlineNumber(
                 label=f"Difference on {SPLIT_LABELS[split]}",
-                value=f"{-change:+.2f} %",
-                detail=f"mean over {n} pairs",
+                value=f"{-change:+.2f} %".replace("-", "\N{MINUS SIGN}"),
+                detail=f"mean over {counted(n, 'pair')}",
             )
         )
     numbers += _side_numbers(evidence)
@@ -188,11 +189,12 @@ def _headline(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
 def _side_numbers(evidence: Evidence) -> Iterator[HeadlineNumber]:
     language = language_entry(evidence)
     if language is not None:
-        perplexity = language["perplexity"]
+        perplexity, increase = language["perplexity"], language["ci95_loss_increase"]
         yield HeadlineNumber(
             label="Perplexity on the prompts",
             value=f"{perplexity['after']:.4g}",
             detail=f"{perplexity['before']:.4g} before; higher is worse",
+            tone="worse" if increase and increase[0] > 0 else "neutral",
         )
     ratio = control_ratio(evidence)
     if ratio["before"] is not None and ratio["after"] is not None:
