@@ -6,10 +6,12 @@ from typing import Any
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel
 from sqlalchemy import exc as database_errors
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from app.domain.errors import (
@@ -114,10 +116,20 @@ async def _on_http_exception(request: Request, exc: Exception) -> Response:
     if exc.status_code == 404:
         error = NotFound("There is nothing at this path. Paths have no slash at the end.")
     elif exc.status_code == 405:
-        allowed = dict(exc.headers or {})
-        detail = f"This path answers {allowed.get('Allow', 'other methods')} only."
-        error = MethodNotAllowed(detail, headers=allowed)
+        allowed = ", ".join(_allowed_methods(request))
+        detail = f"This path answers {allowed} only."
+        error = MethodNotAllowed(detail, headers={"Allow": allowed})
     return problem_response(request.scope, error)
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Join the methods of all routes of a path: the framework names those of the first alone."""
+    methods: set[str] = set()
+    for context in iter_route_contexts(request.app.routes):
+        route = context.original_route
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            methods |= route.methods or set()
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 async def _on_database_gone(request: Request, exc: Exception) -> Response:

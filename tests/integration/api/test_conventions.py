@@ -61,6 +61,23 @@ def test_every_get_also_answers_head(caller: Caller) -> None:
         assert head.headers.keys() - varying == full.headers.keys() - varying, path
 
 
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/jobs", "GET, HEAD, POST"),
+        ("/v1/jobs/job_1", "DELETE, GET, HEAD, PATCH"),
+        ("/v1/jobs/job_1/cancel", "POST"),
+        ("/openapi.json", "GET, HEAD"),
+    ],
+)
+def test_wrong_method_is_told_all_the_right_ones(caller: Caller, path: str, allowed: str) -> None:
+    answer = caller.request("PUT", path)
+
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == allowed
+    assert allowed in answer.json()["detail"]
+
+
 def test_schema_has_an_identity_and_a_tag(caller: Caller) -> None:
     path = "/v1/methods/fake/schema"
     first = caller.get(path)
