@@ -28,10 +28,11 @@ def test_missing_wrong_expired_and_revoked_keys_look_the_same(caller: Caller) ->
                 .where(ApiKey.prefix == key.key.split("_")[1])
                 .values({column: now - timedelta(seconds=1)})
             )
+    wrong_end = "y" if caller.key.endswith("x") else "x"
     headers = [
         {},
         {"Authorization": "Basic abc"},
-        {"Authorization": f"Bearer {caller.key[:-1]}x"},
+        {"Authorization": f"Bearer {caller.key[:-1]}{wrong_end}"},
         {"Authorization": "Bearer dbk_AAAAAAAA_" + "b" * 43},
         {"Authorization": f"Bearer {expired.key}"},
         {"Authorization": f"Bearer {revoked.key}"},
