@@ -13,9 +13,10 @@ import pytest
 
 from app.domain.errors import JobErrorCode, JobFailure
 from tests.clock import FakeClock
+from workers.runtime import scratch
 from workers.runtime.checkpoints import read_point, write_point
 from workers.runtime.context import MethodResult, SummaryRow
-from workers.runtime.logs import LINE_LIMIT, LogFiles, capture
+from workers.runtime.logs import LINE_LIMIT, RECORD_LIMIT, LogFiles, LogLineHandler, capture
 from workers.runtime.results import (
     early_rows,
     read_manifest,
@@ -232,3 +233,50 @@ def test_prints_and_log_records_are_captured_with_their_level(
     assert [text["text"] for text in lines_of(chunks, "stdout")] == ["printed"]
     logged = lines_of(chunks, "log")
     assert [(text["level"], text["text"]) for text in logged] == [("warning", "logged 1")]
+
+
+def record(message: object) -> logging.LogRecord:
+    return logging.LogRecord("engine", logging.INFO, "", 0, message, None, None)
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(("path", "message"), [("/dev/full", "text"), ("log", Unprintable())])
+def test_a_record_that_cannot_be_written_does_not_fail_whoever_logs_it(
+    tmp_path: Path, path: str, message: object
+) -> None:
+    handler = LogLineHandler(tmp_path / path, FakeClock())
+
+    handler.emit(record(message))
+    handler.close()
+
+
+def test_a_record_that_is_too_long_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
+    handler = LogLineHandler(tmp_path / "log", FakeClock())
+
+    handler.emit(record("first" + "x" * RECORD_LIMIT + "last"))
+    handler.close()
+
+    text = json.loads((tmp_path / "log").read_text())["text"]
+    assert (text[:5], text[-4:]) == ("first", "last")
+    assert len(text) < RECORD_LIMIT + 100
+
+
+def test_a_scratch_folder_that_a_clean_up_takes_away_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, thefts = scratch._try_lock, iter([True])
+
+    def steal_then_lock(folder: Path) -> int | None:
+        if next(thefts, False):
+            folder.rmdir()
+        return lock(folder)
+
+    monkeypatch.setattr(scratch, "_try_lock", steal_then_lock)
+
+    with Scratch(tmp_path, "job-1") as layout:
+        assert layout.out.is_dir()
+        assert remove_abandoned(tmp_path) == []
