@@ -15,6 +15,7 @@ from app.db.session import Database
 from app.db.tables import Artifact, Job
 from app.dispatch.dispatcher import Dispatcher
 from app.domain.errors import JobErrorCode, JobFailure, StorageUnavailable
+from app.domain.text import MESSAGE_LIMIT
 from app.storage.objects import ObjectStore
 from tests.execution import (
     TIMING,
@@ -194,7 +195,7 @@ class Unprintable(Exception):
         raise RuntimeError("no words")
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), Unprintable(), RuntimeError("x" * 10**4)])
+@pytest.mark.parametrize("error", [SystemExit(3), Unprintable(), RuntimeError("x" * 6000)])
 def test_whatever_an_engine_raises_becomes_the_jobs_error(
     workshop: Workshop, project: UUID, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +211,7 @@ def test_whatever_an_engine_raises_becomes_the_jobs_error(
 def test_texts_that_a_database_refuses_reach_the_user_escaped(
     workshop: Workshop, project: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failure = JobFailure(JobErrorCode.NUMERICAL_FAILURE, "bad \x00 and \ud800" + "x" * 10**5, "h")
+    failure = JobFailure(JobErrorCode.NUMERICAL_FAILURE, "bad \x00 and \ud800" + "x" * 6000, "h")
 
     def debias(_self: Engine, ctx: Context, _before: PhaseOutput) -> PhaseOutput:
         ctx.warn("odd", "a\x00b")
@@ -225,7 +226,7 @@ def test_texts_that_a_database_refuses_reach_the_user_escaped(
     job = read_job(workshop.database, job_id)
     assert (job.status, job.error["code"]) == ("failed", "numerical_failure")
     assert job.error["message"].startswith("bad \\x00 and \\ud800x")
-    assert len(job.error["message"]) < 10**4
+    assert len(job.error["message"]) == MESSAGE_LIMIT
 
 
 def test_a_pause_that_comes_when_the_work_is_done_does_not_undo_it(
