@@ -1,5 +1,6 @@
 """What a job becomes when processes die under it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -227,6 +228,31 @@ def test_a_service_told_to_stop_leaves_nothing_running(tmp_path: Path) -> None:
     wait_until_gone(processes, timeout_s=5)
     assert service.processes["serve"].returncode == 0
     assert outcomes(service, job_id) == ["drained"]
+
+
+def test_the_parent_of_a_running_worker_holds_nothing_that_must_not_cross_a_fork(
+    service: Service, undisturbed_digest: str
+) -> None:
+    parent = service.process_of("worker")
+
+    def holds_no_database() -> bool:
+        return not [file for file in parent.open_files() if "debias.db" in file.path]
+
+    # Its own short writes open the file for a moment.
+    wait_for(holds_no_database, timeout_s=10, what="a parent without an open database")
+    assert parent.num_threads() == 1
+    mapped = [region.path for region in parent.memory_maps()]
+    assert not [path for path in mapped if "libtorch" in path or "obstore" in path]
+
+
+def test_worker_and_broker_have_sessions_of_their_own(service: Service) -> None:
+    serve = service.process_of("serve")
+
+    sessions = {os.getsid(child.pid) for child in serve.children()}
+
+    # An interrupt from a terminal goes to a session: it must reach the service alone.
+    assert len(serve.children()) >= 2
+    assert os.getsid(serve.pid) not in sessions
 
 
 def test_a_second_service_on_the_same_home_is_refused(service: Service) -> None:

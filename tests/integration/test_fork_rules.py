@@ -18,8 +18,8 @@ print([name for name in {MUST_STAY_OUT!r} if name in sys.modules])
 """
 
 FORK = """
-import os, sys
-from pathlib import Path
+import os, sys, threading
+import psutil
 from app.settings import Settings
 from workers.celery_app import WorkerOptions, WorkerProcess
 
@@ -29,6 +29,9 @@ process.prepare()
 process.create_app()
 process.slot.report()
 assert "obstore" not in sys.modules and "torch" not in sys.modules
+held = [file.path for file in psutil.Process().open_files() if "debias.db" in file.path]
+assert held == [], held
+assert threading.active_count() == 1
 child = os.fork()
 if child == 0:
     process._init_child()
