@@ -99,3 +99,44 @@ def test_listed_hashes_are_those_of_the_files_in_the_checkpoint(
         content = (job.checkpoint / file["path"]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == file["sha256"], file["path"]
     assert "The base model" not in (job.checkpoint / "README.md").read_text(encoding="utf-8")
+
+
+def costs_of(job: Job) -> dict[str, str]:
+    """Warnings of what the edit costs, as the job itself has them."""
+    costs = ("large_edit", "language_cost")
+    return {code: message for code, message in job.context.warnings if code in costs}
+
+
+@pytest.fixture(scope="module")
+def stories(shared_data: Path) -> Path:
+    """Return a trained model: only one that has learned something can lose it."""
+    return shared_data / "models" / "stories260k-llama"
+
+
+STORIES = [
+    pair(f"Once upon a time, a {first} {tail}", f"Once upon a time, a {second} {tail}")
+    for first, second in (("boy", "girl"), ("king", "queen"), ("man", "woman"))
+    for tail in ("went to the park to play.", "was very happy to see the big dog.")
+]
+
+
+def test_an_edit_that_costs_language_is_a_warning_of_report_job_and_page(
+    stories: Path, tmp_path: Path
+) -> None:
+    job = run(stories, tmp_path, pairs=STORIES, fraction=0.6)
+
+    costs = costs_of(job)
+    perplexity = job.report["language"]["perplexity"]
+    change = f"from {perplexity['before']:.4g} to {perplexity['after']:.4g}"
+    assert perplexity["after"] > 2 * perplexity["before"]
+    assert change in costs["language_cost"]
+    assert "smaller `fraction`, or weaken them with mode `scale`" in costs["language_cost"]
+    assert "(layer 0: 103 of 172)" in costs["large_edit"]
+    assert set(costs.values()) <= set(job.report["warnings"])
+    assert change in page_of(job)
+
+
+def test_a_small_edit_has_no_warning_of_its_cost(stories: Path, tmp_path: Path) -> None:
+    job = run(stories, tmp_path, pairs=STORIES, fraction=0.01, mode="scale", scale_factor=0.99)
+
+    assert costs_of(job) == {}

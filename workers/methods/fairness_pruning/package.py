@@ -15,6 +15,7 @@ from workers.methods.fairness_pruning.page import build_document, hub_name
 from workers.methods.fairness_pruning.pair_plan import SPLITS
 from workers.methods.fairness_pruning.pictures import draw_pictures
 from workers.methods.fairness_pruning.report import build_report, neuron_map_entry
+from workers.methods.fairness_pruning.warnings import cost_warnings
 from workers.reports.card import CardHeader, render_markdown
 from workers.reports.html import render_html
 from workers.reports.picture import write_picture
@@ -47,6 +48,8 @@ def write_package(
 ) -> MethodResult:
     """Write everything that people read, and two side files into the checkpoint."""
     evidence = gather(ctx, before, edit, after)
+    for code, message in cost_warnings(evidence):
+        ctx.warn(code, message)
     _begin(ctx, 1, "writing the numbers")
     report = build_report(evidence)
     write_json(ctx.out_dir / "report.json", report)

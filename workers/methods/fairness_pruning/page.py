@@ -1,42 +1,37 @@
 """What report.html and the model card say: the evidence in words."""
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 from app.catalog.methods.fairness_pruning import METHOD
-from workers.methods.fairness_pruning.controls import (
-    IMPORTANCE_ONLY,
-    MIN_HOLDOUT_PAIRS,
-    NO_CONTROLS,
-    NO_MORE_THAN_IMPORTANCE,
-)
+from workers.methods.fairness_pruning.controls import IMPORTANCE_ONLY
 from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
 from workers.methods.fairness_pruning.glossary import GLOSSARY
+from workers.methods.fairness_pruning.headline import (
+    headline_numbers,
+    overall_tone,
+    verdict_sentence,
+)
+from workers.methods.fairness_pruning.language import language_entry
 from workers.methods.fairness_pruning.metrics import PARITY, percent_reduction
-from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS, Split
+from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS
 from workers.methods.fairness_pruning.report import (
     LIMITS,
-    control_ratio,
     generation_entries,
-    language_entry,
     neuron_map_entry,
     software_versions,
-    warnings_of,
 )
 from workers.methods.fairness_pruning.run_controls import SELECTION
+from workers.methods.fairness_pruning.warnings import warnings_of
 from workers.reports.document import (
     Cell,
     Controls,
     Fact,
     FileHash,
     GenerationPair,
-    HeadlineNumber,
     ReportDocument,
     Reproduce,
     Table,
-    Tone,
-    sort_rows,
 )
 from workers.reports.picture import Picture
 from workers.reports.wording import counted
@@ -60,10 +55,10 @@ def build_document(evidence: Evidence, pictures: tuple[Picture, ...]) -> ReportD
     return ReportDocument(
         title=f"Fairness Pruning of {model_name(evidence)}",
         subtitle=_subtitle(evidence),
-        verdict=_verdict_sentence(evidence),
-        tone=_tone(evidence),
+        verdict=verdict_sentence(evidence),
+        tone=overall_tone(evidence),
         method=METHOD.name,
-        headline=_headline(evidence),
+        headline=headline_numbers(evidence),
         changed=_changed(evidence),
         rows=evidence.rows,
         metrics={metric.name: metric for metric in METHOD.metrics},
@@ -117,92 +112,6 @@ def _subtitle(evidence: Evidence) -> str:
     pairs = f"; {', '.join(counts)}" if counts else ""
     where = f"{len(touched)} of {len(evidence.removed)} layers"
     return f"{counted(sum(touched), 'neuron')} in {where}, mode {evidence.config.mode}{pairs}"
-
-
-def _verdict_sentence(evidence: Evidence) -> str:
-    wording = evidence.verdict.wording
-    change = _parity_change(evidence, _judged_split(evidence))
-    if change is None:
-        return f"{wording[0].upper()}{wording[1:]}."
-    verb = "fell" if change >= 0 else "grew"
-    where = SPLIT_LABELS[_judged_split(evidence)]
-    if wording == NO_MORE_THAN_IMPORTANCE:
-        # "grew: no more than ..." would praise the edit for a small increase.
-        wording = f"the selection reduces it {wording}"
-    return f"The mean difference {verb} by {abs(change):.2f} % on {where}: {wording}."
-
-
-def _judged_split(evidence: Evidence) -> Split:
-    """Say which pairs the verdict speaks of: few held-out ones allow none about themselves."""
-    is_enough = len(evidence.plan.columns("holdout")) >= MIN_HOLDOUT_PAIRS
-    return "holdout" if is_enough else "selection"
-
-
-def _parity_change(evidence: Evidence, split: Split) -> float | None:
-    """Reduction of the mean parity metric in percent, None without pairs."""
-    if evidence.outcome is None:
-        return None
-    before = evidence.stage_means(evidence.metrics_before, split)[PARITY]
-    after = evidence.stage_means(evidence.outcome.after, split)[PARITY]
-    if before is None or after is None:
-        return None
-    return percent_reduction(before, after)
-
-
-def _tone(evidence: Evidence) -> Tone:
-    ordered = sort_rows([row for row in evidence.rows if "control pairs" not in (row.group or "")])
-    if ordered.improved and ordered.worse:
-        return "mixed"
-    if ordered.worse:
-        return "worse"
-    return "better" if evidence.verdict.claim and ordered.improved else "neutral"
-
-
-def _headline(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
-    state = evidence.edit.state
-    before, after = state["parameters_before"], state["parameters_after"]
-    numbers = [
-        HeadlineNumber(
-            label="Parameters",
-            value=f"{after:,}",
-            detail=f"{before - after:,} fewer ({100 * (before - after) / before:.3f} %)",
-        )
-    ]
-    for split in SPLITS:
-        change = _parity_change(evidence, split)
-        if change is None:
-            continue
-        n = len(evidence.plan.columns(split))
-        numbers.append(
-            HeadlineNumber(
-                label=f"Difference on {SPLIT_LABELS[split]}",
-                value=f"{-change:+.2f} %".replace("-", "\N{MINUS SIGN}"),
-                detail=f"mean over {counted(n, 'pair')}",
-            )
-        )
-    numbers += _side_numbers(evidence)
-    if not evidence.config.controls.enabled:
-        numbers.insert(0, HeadlineNumber(label="Controls", value=NO_CONTROLS, tone="worse"))
-    return tuple(numbers)
-
-
-def _side_numbers(evidence: Evidence) -> Iterator[HeadlineNumber]:
-    language = language_entry(evidence)
-    if language is not None:
-        perplexity, increase = language["perplexity"], language["ci95_loss_increase"]
-        yield HeadlineNumber(
-            label="Perplexity on the prompts",
-            value=f"{perplexity['after']:.4g}",
-            detail=f"{perplexity['before']:.4g} before; higher is worse",
-            tone="worse" if increase and increase[0] > 0 else "neutral",
-        )
-    ratio = control_ratio(evidence)
-    if ratio["before"] is not None and ratio["after"] is not None:
-        yield HeadlineNumber(
-            label="Demographic to neutral difference",
-            value=f"{ratio['after']:.3f}",
-            detail=f"{ratio['before']:.3f} before; 1 means no more than a neutral word",
-        )
 
 
 def _changed(evidence: Evidence) -> tuple[Fact, ...]:

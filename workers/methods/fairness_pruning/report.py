@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from workers.evaluation.bootstrap import generator_for, paired_difference_interval
 from workers.methods.fairness_pruning.amplification import amplification
 from workers.methods.fairness_pruning.capture import NEURON_POINTS, CapturePoint
-from workers.methods.fairness_pruning.controls import LOSS_CONTROLS
 from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
 from workers.methods.fairness_pruning.generation import Continuation, first_difference
+from workers.methods.fairness_pruning.language import language_entry
 from workers.methods.fairness_pruning.measure_base import category_counts, pairs_to_continue
 from workers.methods.fairness_pruning.metrics import (
     METRICS,
@@ -22,8 +21,9 @@ from workers.methods.fairness_pruning.metrics import (
     percent_reduction,
 )
 from workers.methods.fairness_pruning.neuron_map import neuron_map, top_counts
-from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS, PlannedPair
+from workers.methods.fairness_pruning.pair_plan import SPLITS, PlannedPair
 from workers.methods.fairness_pruning.phase_data import unpack_texts
+from workers.methods.fairness_pruning.warnings import warnings_of
 from workers.runtime.context import SummaryRow, finite_or_none
 
 FORMAT = "evenhand.fairness_pruning.report/1"
@@ -233,31 +233,6 @@ def control_ratio(evidence: Evidence) -> dict[str, float | None]:
     }
 
 
-def language_entry(evidence: Evidence) -> dict[str, Any] | None:
-    """Say what the edit costs: loss per token on the distinct prompts' pairs, beside controls.
-
-    The prompts are few and short. This shows damage, not ability.
-    """
-    base, edited = evidence.base, evidence.edited
-    if base is None or edited is None or base.loss is None or edited.loss is None:
-        return None
-    losses = {"before": base.loss, "after": edited.loss} | {
-        name: evidence.edit.arrays[f"loss/{name}"]
-        for name in LOSS_CONTROLS
-        if f"loss/{name}" in evidence.edit.arrays
-    }
-    interval = paired_difference_interval(
-        base.loss, edited.loss, rng=generator_for(evidence.ctx.seed, "language loss")
-    )
-    return {
-        "n": len(base.loss),
-        "unit": "nats per token of the prompts, mean over pairs",
-        "loss": {name: float(values.mean()) for name, values in losses.items()},
-        "perplexity": {name: float(np.exp(values.mean())) for name, values in losses.items()},
-        "ci95_loss_increase": interval and list(interval.ends),
-    }
-
-
 def amplification_entry(evidence: Evidence) -> dict[str, Any]:
     """Say where the difference grows, before and after."""
     columns = demographic_columns(evidence)
@@ -342,48 +317,6 @@ def generation_entries(evidence: Evidence) -> list[dict[str, Any]]:
 
 def _text_entry(made: Continuation) -> dict[str, Any]:
     return {"text": made.text, "continuation": made.continuation, "ids": list(made.ids)}
-
-
-def warnings_of(evidence: Evidence) -> list[str]:
-    """Sentences that the reader must know before believing a number."""
-    warnings = [message for _code, message in evidence.edit.state["warnings"]]
-    warnings += _padding_warnings(evidence)
-    if not evidence.config.controls.enabled:
-        warnings.insert(0, "No controls were run, so nothing can be said about the selection.")
-    for pair in evidence.plan.pairs:
-        name = f"Pair {pair.number} ({SPLIT_LABELS[pair.split]})"
-        lengths = f"{len(pair.ids_1)} and {len(pair.ids_2)} tokens"
-        if pair.column is None:
-            warnings.append(f"{name} was left out: its prompts have {lengths}.")
-        elif pair.alignment.dropped_span:
-            warnings.append(
-                f"{name} has {lengths}; the inserted words have no counterpart and do not count."
-            )
-    shifted = sum(1 for pair in evidence.plan.measured if pair.alignment.position_shift)
-    if shifted:
-        warnings.append(
-            f"In {shifted} of {len(evidence.plan.measured)} pairs the prompts differ in length: "
-            "part of the difference after the swapped words comes from their shifted positions."
-        )
-    return warnings
-
-
-def _padding_warnings(evidence: Evidence) -> list[str]:
-    """Say that unequal layers were filled up: the model is then larger than expected."""
-    padding = evidence.edit.state["padding_neurons"]
-    if not padding:
-        return []
-    before = evidence.edit.state["intermediate_size_before"]
-    kept = evidence.edit.state["intermediate_size_after"]
-    effect = (
-        "the model is as large as before, as in mode zero"
-        if kept == before
-        else f"every layer stores {kept} neurons"
-    )
-    return [
-        f"Layers of unequal size were filled with {sum(padding.values())} zero neurons, because "
-        f"a model has one size for all layers: {effect}."
-    ]
 
 
 def _finite(value: Any) -> Any:
