@@ -48,7 +48,8 @@ class PinnedModel(TypedDict):
 
     Hub models carry `repo_id`, `commit`, the `revision` that was asked for and whether the
     files are `restricted` (private or gated: never kept in a shared cache); models of a local
-    folder carry `name`, versions of our store `version_id`.
+    folder carry `name`, versions of our store `version_id`, and the `job_id` that made them with
+    the `base_name` of the model that the chain of jobs began with.
     """
 
     type: Literal["hub", "path", "version"]
@@ -59,3 +60,5 @@ class PinnedModel(TypedDict):
     restricted: NotRequired[bool]
     name: NotRequired[str]
     version_id: NotRequired[str]
+    job_id: NotRequired[str]
+    base_name: NotRequired[str]

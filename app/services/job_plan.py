@@ -1,13 +1,14 @@
 """Decide at POST everything that can be decided without weights."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
 
 from app.catalog.method import CheckResult, MethodConfig, MethodDescriptor
+from app.db.repositories.models import VersionOrigin
 from app.db.uow import unit_of_work
 from app.domain.errors import (
     ConfigInvalid,
@@ -21,7 +22,7 @@ from app.domain.errors import (
 )
 from app.domain.estimate import Estimate, Workload, estimate
 from app.domain.findings import did_you_mean, findings_of
-from app.domain.ids import IdPrefix, parse_id
+from app.domain.ids import IdPrefix, format_id, parse_id
 from app.domain.models import FileFact, ModelFacts
 from app.domain.sources import HubSource, ModelSource, PathSource, VersionSource
 from app.domain.specs import ResolvedBenchmark, ResolvedOutputs, ResolvedResources, ResolvedSpec
@@ -205,6 +206,7 @@ def _inspect_version(
 ) -> InspectedModel:
     with unit_of_work(context.database, principal) as u:
         files = u.models.stored_files(version)
+        origin = u.models.origin(version)
     if not files:
         raise _no_version()
     keys = {file.sha256: file.storage_key for file in files}
@@ -212,12 +214,24 @@ def _inspect_version(
     def read_blob(sha256: str, start: int, end: int) -> bytes:
         return context.store.get_range(keys[sha256], start, end)
 
-    return inspect_source(
+    inspected = inspect_source(
         VersionSource(shown_id),
         settings=context.intake,
         stored_files=[FileFact(file.path, file.size_bytes, file.sha256) for file in files],
         read_blob=read_blob,
     )
+    return inspected if origin is None else _with_origin(inspected, origin)
+
+
+def _with_origin(inspected: InspectedModel, origin: VersionOrigin) -> InspectedModel:
+    """Keep with the pinned version what a reader knows it by: its job and its base model."""
+    pinned = inspected.pinned.copy()
+    pinned["job_id"] = format_id(IdPrefix.JOB, origin.job_id)
+    base = origin.base_source
+    name = base.get("base_name") or base.get("repo_id") or base.get("name")
+    if name:
+        pinned["base_name"] = str(name)
+    return replace(inspected, pinned=pinned)
 
 
 def _check(

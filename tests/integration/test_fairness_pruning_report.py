@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.fairness_pruning_jobs import QUIET, Job, pair, run_job, word_model
+from tests.fairness_pruning_jobs import QUIET, Job, job_context, pair, run_job, word_model
 from workers.methods.fairness_pruning.controls import SELECTION_ONLY
+from workers.methods.fairness_pruning.engine import Engine
+from workers.runtime.local import run_locally
 
 TAILS = ("was very old", "is happy", "said it", "saw the house", "was in the house", "and a cook")
 PAIRS = [pair(f"the man {tail}", f"the woman {tail}") for tail in TAILS]
@@ -140,3 +142,24 @@ def test_a_small_edit_has_no_warning_of_its_cost(stories: Path, tmp_path: Path) 
     job = run(stories, tmp_path, pairs=STORIES, fraction=0.01, mode="scale", scale_factor=0.99)
 
     assert costs_of(job) == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ({"base_name": "org/base"}, "org/base (output of job_1)"),
+        ({}, "the output of job_1"),
+    ],
+    ids=["known base", "unknown base"],
+)
+def test_report_on_the_output_of_a_job_names_that_job_and_its_base(
+    model_dir: Path, tmp_path: Path, source: dict[str, str], name: str
+) -> None:
+    context = job_context(model_dir, tmp_path, {**QUIET, "pairs": PAIRS, "fraction": 0.1})
+    chained = {"type": "version", "version_id": "mv_1", "job_id": "job_1", **source}
+    context.provenance = {**context.provenance, "model": chained}
+
+    run_locally(Engine(), context)
+
+    page = (context.out_dir / "report.html").read_text(encoding="utf-8")
+    assert f"Fairness Pruning of {name}</h1>" in page

@@ -1,7 +1,8 @@
 """Model versions and their files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -20,6 +21,14 @@ class StoredFile:
     storage_key: str
 
 
+@dataclass(frozen=True, slots=True)
+class VersionOrigin:
+    """The job that made a version, and the model it made it of."""
+
+    job_id: UUID
+    base_source: Mapping[str, Any]
+
+
 class ModelRepository:
     """Model versions of one project."""
 
@@ -35,6 +44,16 @@ class ModelRepository:
         )
         rows = self._session.execute(statement)
         return {job_id: version_id for job_id, version_id in rows if job_id is not None}
+
+    def origin(self, version_id: UUID) -> VersionOrigin | None:
+        """Say which job made a version, and of what; None where no job did."""
+        statement = sa.select(ModelVersion.created_by_job_id, ModelVersion.base_source).where(
+            ModelVersion.project_id == self._project_id, ModelVersion.id == version_id
+        )
+        row = self._session.execute(statement).one_or_none()
+        if row is None or row.created_by_job_id is None:
+            return None
+        return VersionOrigin(row.created_by_job_id, row.base_source or {})
 
     def stored_files(self, version_id: UUID) -> list[StoredFile]:
         """Files of a version and where their bytes lie, by path."""

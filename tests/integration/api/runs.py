@@ -215,7 +215,12 @@ def write_evaluation(caller: Caller, job_id: str, **columns: Any) -> None:
         )
 
 
-def write_version(caller: Caller, job_id: str, files: Mapping[str, bytes]) -> str:
+def write_version(
+    caller: Caller,
+    job_id: str,
+    files: Mapping[str, bytes],
+    base_source: Mapping[str, Any] | None = None,
+) -> str:
     """Write the model version that a job made; give its id."""
     stored = [(path, _store(caller, path, data)[1]) for path, data in files.items()]
     with caller.app.database.write() as session:
@@ -229,6 +234,7 @@ def write_version(caller: Caller, job_id: str, files: Mapping[str, bytes]) -> st
             params=1,
             size_bytes=sum(blob["size_bytes"] for _, blob in stored),
             content_sha256="0" * 64,
+            base_source=base_source,
             created_by_job_id=job_uuid(job_id),
         )
         session.add(version)

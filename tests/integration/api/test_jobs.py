@@ -14,9 +14,7 @@ from tests.integration.api.runs import (
     failed_job,
     finished_job,
     start,
-    write_version,
 )
-from tests.model_files import llama_folder
 
 
 def count(app: RunningApp, statement: sa.Select[int]) -> int:
@@ -116,22 +114,6 @@ def test_name_does_not_change_the_spec_hash(caller: Caller) -> None:
 
     assert first["spec_hash"] == second["spec_hash"]
     assert caller.create_job(seed=1)["spec_hash"] != first["spec_hash"]
-
-
-def test_version_of_an_earlier_job_is_a_model(caller: Caller) -> None:
-    first = finished_job(caller)
-    version = write_version(caller, first, llama_folder())
-    body = {"version_id": version}
-
-    shown = caller.get(f"/v1/jobs/{first}").json()
-    second = caller.create_job(model=body)
-
-    assert shown["result"]["model_version_id"] == version
-    assert second["model"] == {"type": "version", "version_id": version}
-    assert caller.get(f"/v1/jobs?model_version_id={version}").json()["data"] == [
-        caller.get(f"/v1/jobs/{second['id']}").json()
-        | {"queue": {"class": "cpu", "position": None}}
-    ]
 
 
 class TestIdempotency:

@@ -75,8 +75,12 @@ def build_document(evidence: Evidence, pictures: tuple[Picture, ...]) -> ReportD
 
 
 def model_name(evidence: Evidence) -> str:
-    """Name the base model as its source does."""
+    """Name the base model as its source does; the output of a job by that job and its base."""
     source = evidence.ctx.provenance["model"]
+    if isinstance(source, dict) and source.get("job_id"):
+        base = source.get("base_name")
+        made = f"output of {source['job_id']}"
+        return f"{base} ({made})" if base else f"the {made}"
     for key in ("hub", "repo_id", "path", "name", "version_id"):
         if isinstance(source, dict) and source.get(key):
             return str(source[key])
