@@ -91,7 +91,15 @@ class Database:
 def _create_engine(url: str, *, pooled: bool, connect_timeout_s: int) -> Engine:
     if sa.make_url(url).get_backend_name() == "sqlite":
         return _create_sqlite_engine(url, pooled=pooled)
-    options: dict[str, Any] = {"connect_args": {"connect_timeout": connect_timeout_s}}
+    arguments = {
+        "connect_timeout": connect_timeout_s,
+        # A server that vanishes without a word must not hold a heartbeat for the kernel's hours.
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 15_000,
+    }
+    options: dict[str, Any] = {"connect_args": arguments}
     if pooled:
         options |= {
             "pool_size": POOL_SIZE,
