@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.domain.errors import Finding, MethodModelIncompatible
-from app.security.native_tensors import NATIVE_MODEL_TYPES
+from app.domain.native_tensors import NATIVE_MODEL_TYPES
 from app.security.safetensors_check import LFS_POINTER_START, unsafe
 from app.security.strict_json import BrokenJson, parse_object, printable
 
@@ -30,6 +30,8 @@ _LLAMA_LIKE_KEYS = frozenset({
     "use_cache", "use_sliding_window", "vocab_size",
 })
 # fmt: on
+GENERATION_CONFIG = "generation_config.json"
+_TOKEN_ID_KEYS = frozenset({"bos_token_id", "eos_token_id", "pad_token_id"})
 # Keys by which a file names code to import; without them the library's own classes are used.
 _CODE_REFERENCES = frozenset({"auto_map", "custom_pipelines", "trust_remote_code"})
 
@@ -106,9 +108,29 @@ def clean_file(name: str, data: bytes) -> bytes:
         return data
     content = parse_config(data, name=name)
     _refuse_code_selectors(content, name=name)
+    if name == GENERATION_CONFIG:
+        _refuse_bad_token_ids(content)
     if not any(key in _CODE_REFERENCES for key, _ in _walk(content)):
         return data
     return _dump(_without_code_references(content))
+
+
+def _refuse_bad_token_ids(content: Mapping[str, Any]) -> None:
+    """Refuse token ids that text generation would only stumble over in a worker."""
+    for key in _TOKEN_ID_KEYS & content.keys():
+        value = content[key]
+        ids = value if isinstance(value, list) else [value]
+        if value is not None and not all(_is_token_id(item) for item in ids):
+            raise unsafe(
+                "config_invalid",
+                f"{GENERATION_CONFIG} must give {key} as a token id or a list of token ids. "
+                "Correct it.",
+            )
+
+
+def _is_token_id(value: object) -> bool:
+    # Some models write -1 for a token they do not have.
+    return type(value) is int and -1 <= value < 2**31
 
 
 def _dump(content: Mapping[str, Any]) -> bytes:

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
+from transformers.activations import ACT2FN
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from app.domain.models import TensorFact
+from app.domain.native_tensors import ACTIVATIONS, NATIVE_MODEL_TYPES
 from app.security.model_config import clean_config
-from app.security.native_tensors import NATIVE_MODEL_TYPES, verify_native_tensors
+from app.security.native_tensors import verify_native_tensors
 
 
 @pytest.mark.parametrize("model_type", sorted(NATIVE_MODEL_TYPES))
@@ -43,3 +45,9 @@ def test_expected_tensors_are_those_of_the_library(model_type: str, extra: dict[
     }
 
     verify_native_tensors({"model_type": model_type, **sizes}, facts)
+
+
+def test_known_activations_are_those_of_the_library_without_parameters() -> None:
+    plain = {name for name in ACT2FN if not list(ACT2FN[name].parameters())}
+
+    assert plain == ACTIVATIONS

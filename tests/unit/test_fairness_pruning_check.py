@@ -10,6 +10,7 @@ from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.catalog.method import CheckResult
 from app.domain.architectures import MlpDimensions
 from app.domain.models import ModelFacts, TensorFact
+from app.domain.native_tensors import expected_tensors
 
 LAYERS, HIDDEN, NEURONS = 4, 8, 172
 PAIR = {"prompt_1": "the boy ran", "prompt_2": "the girl ran"}
@@ -27,13 +28,12 @@ def facts(neurons: int = NEURONS, *, layers: int = LAYERS, tokenizer: bool = Tru
         "hidden_size": HIDDEN,
         "intermediate_size": neurons,
         "max_position_embeddings": 64,
+        "num_attention_heads": 2,
+        "vocab_size": 8,
     }
-    shapes = {"gate_proj": (neurons, HIDDEN), "up_proj": (neurons, HIDDEN)}
-    shapes["down_proj"] = (HIDDEN, neurons)
     tensors = {
-        f"model.layers.{n}.mlp.{module}.weight": TensorFact("F32", shape, "model.safetensors", 4)
-        for n in range(layers)
-        for module, shape in shapes.items()
+        name: TensorFact("F32", shape, "model.safetensors", 4)
+        for name, shape in expected_tensors(config)
     }
     return ModelFacts(config, tensors, (), encode if tokenizer else None)
 

@@ -193,3 +193,28 @@ def test_lone_surrogate_survives_cleaning() -> None:
     data = rb'{"model_type": "llama", "_name_or_path": "\ud800"}'
 
     assert json.loads(clean_file("config.json", data)) == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("eos_token_id", [[1]]),
+        ("eos_token_id", "</s>"),
+        ("eos_token_id", [1, 2.0]),
+        ("pad_token_id", {"id": 1}),
+        ("bos_token_id", True),
+        ("eos_token_id", 2**70),
+    ],
+)
+def test_token_ids_of_the_wrong_type_are_refused(key: str, value: object) -> None:
+    content = json.dumps({key: value}).encode()
+
+    with pytest.raises(UnsafeModelFormat, match=f"must give {key} as a token id"):
+        clean_file("generation_config.json", content)
+
+
+@pytest.mark.parametrize("value", [None, 2, -1, [2, 3], []])
+def test_token_ids_as_the_library_writes_them_are_kept(value: object) -> None:
+    content = json.dumps({"eos_token_id": value}).encode()
+
+    assert clean_file("generation_config.json", content) == content

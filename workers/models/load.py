@@ -98,6 +98,8 @@ def load_causal_lm(
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
+            # Reported below with both shapes; the library's own error advises this very switch.
+            ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
     except _BROKEN_INPUT as exc:
@@ -133,7 +135,15 @@ def float32_bytes(model_dir: Path) -> int:
 
 
 def _require_complete(report: dict[str, Any], failure: JobErrorCode) -> None:
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+    mismatched = sorted(report.get("mismatched_keys") or (), key=str)
+    if mismatched:
+        name, stored, expected = mismatched[0]
+        message = (
+            f"The tensor {name} has shape {list(stored)}, but config.json asks for "
+            f"{list(expected)}; {len(mismatched)} of the tensors do not fit."
+        )
+        raise _load_failure(failure, message)
+    for kind in ("missing_keys", "unexpected_keys"):
         keys = sorted(str(key) for key in report.get(kind) or ())
         if keys:
             readable = kind.replace("_", " ")

@@ -10,6 +10,7 @@ from app.catalog.method import CheckResult
 from app.domain.architectures import MlpDimensions, check_mlps, find_layout
 from app.domain.errors import Finding
 from app.domain.models import ModelFacts
+from app.domain.native_tensors import check_native_tensors
 
 Encode = Callable[[str], list[int]]
 
@@ -20,7 +21,7 @@ _SHOWN_CHARACTERS = 60
 
 def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
     """Find whatever would make the job fail, as far as it shows without weights."""
-    incompatible = check_mlps(facts)
+    incompatible = check_mlps(facts) or check_native_tensors(facts)
     layout = find_layout(facts.model_type)
     if incompatible or layout is None:
         return CheckResult(incompatible=incompatible)
