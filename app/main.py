@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from prometheus_client import CollectorRegistry
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -16,6 +16,7 @@ from app.api.middleware import (
     RequestContextMiddleware,
 )
 from app.api.openapi import DESCRIPTION, TITLE, install_openapi
+from app.api.query import refuse_repeated
 from app.api.reference import install_reference
 from app.api.routes import ROUTERS
 from app.api.startup import open_runtime
@@ -57,7 +58,7 @@ def create_app(settings: Settings, *, maintenance: bool = True) -> FastAPI:
     )
     app.state.registry = registry
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(refuse_repeated)])
     install_error_handlers(app)
     install_openapi(app)
     install_reference(app)

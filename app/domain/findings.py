@@ -62,7 +62,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _finding(error: Mapping[str, Any], model: type[BaseModel] | None, prefix: Location) -> Finding:
-    location = tuple(error["loc"])
+    location = _place(error)
     code = str(error["type"])
     if code == "extra_forbidden":
         known = _field_names(model, location[:-1])
@@ -79,6 +79,13 @@ def _finding(error: Mapping[str, Any], model: type[BaseModel] | None, prefix: Lo
     else:
         message = _sentence(str(error["msg"]))
     return Finding(json_pointer((*prefix, *location)), code, message)
+
+
+def _place(error: Mapping[str, Any]) -> Location:
+    """Give the location; the library adds `[key]` where the key of an entry is wrong."""
+    location = tuple(error["loc"])
+    is_key = len(location) > 1 and location[-1] == "[key]" and error.get("input") == location[-2]
+    return location[:-1] if is_key else location
 
 
 def _describe(value: Any) -> str:

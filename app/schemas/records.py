@@ -10,7 +10,7 @@ from app.schemas.jobs import JobErrorBody
 MAX_LINES = 1000
 MAX_POINTS = 10_000
 LevelName = Literal["debug", "info", "warning", "error"]
-StreamName = Annotated[str, StringConstraints(pattern=r"^[a-z]{1,16}$")]
+StreamName = Literal["stdout", "stderr", "log"]
 
 
 class EventBody(ResponseBody):

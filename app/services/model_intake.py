@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.domain.canonical import canonical_sha256
-from app.domain.errors import QuotaExceeded, Unavailable, UriNotAllowed, ValidationFailed
+from app.domain.errors import (
+    Finding,
+    QuotaExceeded,
+    Unavailable,
+    UriNotAllowed,
+    ValidationFailed,
+)
 from app.domain.models import FileFact, ModelFacts, TensorFact
 from app.domain.sources import HubSource, ModelSource, PathSource, PinnedFile, PinnedModel
 from app.integrations.hub import Deadline, HubClient
@@ -107,11 +113,11 @@ def _inspect_hub(source: HubSource, settings: IntakeSettings) -> InspectedModel:
         raise ValidationFailed(findings[0].message, findings=findings)
     organisation = source.repo_id.rpartition("/")[0]
     if settings.hub_orgs and organisation not in settings.hub_orgs:
-        raise UriNotAllowed(
+        raise _hub_not_allowed(
             f"The operator allows hub models of {', '.join(settings.hub_orgs)} only."
         )
     if settings.hub is None:
-        raise UriNotAllowed("Models of the hub are switched off by the operator.")
+        raise _hub_not_allowed("Models of the hub are switched off by the operator.")
     reader, listing = open_hub(
         settings.hub,
         source.repo_id,
@@ -129,6 +135,11 @@ def _inspect_hub(source: HubSource, settings: IntakeSettings) -> InspectedModel:
         files=inspection.pinned,
     )
     return _inspected(inspection, pinned, f"hub:{source.repo_id}@{listing.commit}")
+
+
+def _hub_not_allowed(message: str) -> UriNotAllowed:
+    finding = Finding("/model/hub", "hub_not_allowed", message)
+    return UriNotAllowed(message, findings=(finding,))
 
 
 @dataclass(frozen=True, slots=True)

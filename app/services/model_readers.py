@@ -63,7 +63,7 @@ class FolderReader:
             return
         if not path.is_relative_to(root):
             if is_allowed_file(entry.name):
-                raise UriNotAllowed(
+                raise _not_allowed(
                     f"{entry.name} is a link that leads out of the models directory. Put the file "
                     "itself there."
                 )
@@ -198,7 +198,7 @@ def _kept_listing(
 def open_folder(models_dir: Path | None, name: str) -> FolderReader:
     """Open a folder below the models directory for reading."""
     if models_dir is None:
-        raise UriNotAllowed(
+        raise _not_allowed(
             "Models by path are switched off. The operator can set DEBIAS_MODELS_DIR."
         )
     try:
@@ -206,14 +206,16 @@ def open_folder(models_dir: Path | None, name: str) -> FolderReader:
     except OSError:  # not there, not readable, or a name too long for the file system
         raise _no_folder(name) from None
     except ValueError as exc:
-        message = f"The model path {exc}."
-        raise UriNotAllowed(
-            message, findings=(Finding("/model/path", "path_not_allowed", message),)
-        ) from exc
+        raise _not_allowed(f"The model path {exc}.") from exc
     try:
         return FolderReader(models_dir, folder)
     except OSError:  # not a folder, or not readable
         raise _no_folder(name) from None
+
+
+def _not_allowed(message: str) -> UriNotAllowed:
+    finding = Finding("/model/path", "path_not_allowed", message)
+    return UriNotAllowed(message, findings=(finding,))
 
 
 def _no_folder(name: str) -> ModelNotFound:

@@ -478,8 +478,9 @@ def test_misspelt_source_reaches_no_hub(hub: HubStandIn, intake: Intake) -> None
 def test_organisation_outside_the_allow_list(hub: HubStandIn, intake: Intake) -> None:
     hub.add("org/model", llama_folder())
 
-    with pytest.raises(UriNotAllowed, match="trusted"):
+    with pytest.raises(UriNotAllowed, match="trusted") as error:
         intake(orgs=("trusted",))
+    assert [finding.pointer for finding in error.value.findings] == ["/model/hub"]
 
 
 def test_model_over_the_size_limit(hub: HubStandIn, intake: Intake) -> None:

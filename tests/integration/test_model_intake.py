@@ -59,8 +59,10 @@ def test_weights_themselves_are_not_hashed(models_dir: Path) -> None:
 
 
 def test_paths_are_off_unless_set(models_dir: Path) -> None:
-    with pytest.raises(UriNotAllowed, match="DEBIAS_MODELS_DIR"):
+    with pytest.raises(UriNotAllowed, match="DEBIAS_MODELS_DIR") as error:
         inspect(None)
+
+    assert [finding.pointer for finding in error.value.findings] == ["/model/path"]
 
 
 @pytest.mark.parametrize("name", ["../models/tiny", "/etc", "", "tiny\0", "tiny/..", "a" * 300])

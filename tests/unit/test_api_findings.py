@@ -1,9 +1,10 @@
 """Validation errors as findings."""
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from app.domain.findings import did_you_mean, findings_of, json_pointer
+from app.schemas.base import Labels
 
 
 class Inner(BaseModel):
@@ -26,6 +27,27 @@ def findings(body: object) -> list[tuple[str, str, str]]:
         Outer.model_validate(body)
     found = findings_of(error.value.errors(), Outer, prefix=("config",))
     return [(one.pointer, one.code, one.message) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("entries", "pointer"),
+    [
+        ({"": "x"}, "/config/"),
+        ({"a b": "x"}, "/config/a b"),
+        ({"[key]": 5}, "/config/[key]"),
+        ({"[key]": "x"}, "/config/[key]"),
+    ],
+    ids=["empty key", "bad key", "bad value of a key in brackets", "key in brackets"],
+)
+def test_pointer_leads_to_the_entry_whose_key_is_wrong(
+    entries: dict[str, object], pointer: str
+) -> None:
+    with pytest.raises(ValidationError) as error:
+        TypeAdapter(Labels).validate_python(entries, strict=True)
+
+    found = findings_of(error.value.errors(), None, prefix=("config",))
+
+    assert pointer in [finding.pointer for finding in found]
 
 
 @pytest.mark.parametrize(

@@ -252,3 +252,7 @@ def test_total_of_waiting_jobs_is_bounded(sqlite_settings: Settings) -> None:
 
 def key_of_new_project(database: Database) -> str:
     return make_key(database, make_project(database), sorted(GRANTABLE))
+
+
+def test_filter_of_several_values_may_be_repeated(caller: Caller) -> None:
+    assert caller.get("/v1/jobs?status=queued&status=running").status_code == 200
