@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -26,6 +27,7 @@ def create_cli() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
+    cli.callback()(_start)
     database = typer.Typer(help="The database.", no_args_is_help=True)
     keys = typer.Typer(help="API keys.", no_args_is_help=True)
     config = typer.Typer(help="Settings.", no_args_is_help=True)
@@ -44,6 +46,26 @@ def create_cli() -> typer.Typer:
     cli.add_typer(keys, name="keys")
     cli.add_typer(config, name="config")
     return cli
+
+
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        print(version("evenhand"))
+        raise typer.Exit
+
+
+def _start(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=lambda wanted: _print_version(wanted=wanted),
+            help="Show the version and exit.",
+        ),
+    ] = False,
+) -> None:
+    """Offer the options of the command line as a whole."""
 
 
 def serve(host: Host = "127.0.0.1", port: Port = 8000) -> None:
@@ -136,8 +158,14 @@ def create_key(
 def show_config() -> None:
     """Print the settings in effect, with secrets masked."""
     for name, value in load_settings().model_dump().items():
-        shown = "" if value is None else mask_passwords(str(value))
-        print(f"DEBIAS_{name.upper()}={shown}")
+        print(f"DEBIAS_{name.upper()}={mask_passwords(_as_set(value))}")
+
+
+def _as_set(value: object) -> str:
+    """Write a value the way it is set: nothing for none, lists with commas."""
+    if value is None:
+        return ""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def load_settings() -> Settings:

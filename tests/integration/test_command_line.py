@@ -3,6 +3,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,25 @@ def test_passwords_in_urls_are_masked_when_settings_are_shown(tmp_path: Path) ->
 
     assert "postgresql+psycopg://me:" in done.stdout
     assert "do-not-show" not in done.stdout
+
+
+def test_lists_are_shown_the_way_they_are_set(tmp_path: Path) -> None:
+    done = debias(
+        "config",
+        "show",
+        DEBIAS_HOME=str(tmp_path),
+        DEBIAS_EXTRA_METHODS="",
+        DEBIAS_HUB_ORG_ALLOWLIST="a,b",
+    )
+
+    assert "DEBIAS_EXTRA_METHODS=\n" in done.stdout
+    assert "DEBIAS_HUB_ORG_ALLOWLIST=a,b\n" in done.stdout
+
+
+def test_version_is_that_of_the_package() -> None:
+    done = debias("--version")
+
+    assert (done.returncode, done.stdout) == (0, f"{version('evenhand')}\n")
 
 
 def test_a_wrong_setting_is_named_without_a_traceback() -> None:
