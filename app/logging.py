@@ -49,6 +49,25 @@ def configure_logging(level: str, log_format: str) -> None:
     root.setLevel(min(handler.level, logging.INFO))
 
 
+def plain_formatter() -> logging.Formatter:
+    """Write a record as its event and fields, for outputs that keep time and level themselves."""
+    return structlog.stdlib.ProcessorFormatter(
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            _drop_origin,
+            structlog.dev.ConsoleRenderer(
+                colors=False, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
+    )
+
+
+def _drop_origin(_logger: object, _method: str, event: EventDict) -> EventDict:
+    for name in ("timestamp", "level", "logger"):
+        event.pop(name, None)
+    return event
+
+
 def _console_renderer() -> structlog.types.Processor:
     return structlog.dev.ConsoleRenderer(
         colors=sys.stderr.isatty(),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from app.domain.clock import Clock, format_time
+from app.logging import plain_formatter
 
 LINE_LIMIT = 16_384
 # Room for a deep traceback; a message that quotes a whole tensor is cut in its middle.
@@ -104,6 +105,7 @@ class LogLineHandler(logging.Handler):
 
     def __init__(self, path: Path, clock: Clock) -> None:
         super().__init__()
+        self.setFormatter(plain_formatter())
         self._clock = clock
         self._handle = path.open("a", encoding="utf-8", buffering=1)
 
@@ -130,12 +132,14 @@ class LogLineHandler(logging.Handler):
 def capture(files: LogFiles, clock: Clock) -> Iterator[None]:
     """Send stdout, stderr and logging of this process into `files`.
 
-    SIGUSR1 prints the stacks of all threads into the stderr stream; so does a crash.
+    SIGUSR1 prints the stacks of all threads into the stderr stream; so does a crash. Meanwhile no
+    record goes to stderr: it would be in two streams, in one of them without its level.
     """
     handler = LogLineHandler(files.path("log"), clock)
     root = logging.getLogger()
+    silenced = [other for other in root.handlers if _writes_to_stderr(other)]
     with _redirect(sys.stdout, files.path("stdout")), _redirect(sys.stderr, files.path("stderr")):
-        root.addHandler(handler)
+        root.handlers = [handler, *(other for other in root.handlers if other not in silenced)]
         faulthandler.enable(file=2)
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
         try:
@@ -143,8 +147,13 @@ def capture(files: LogFiles, clock: Clock) -> Iterator[None]:
         finally:
             faulthandler.unregister(signal.SIGUSR1)
             faulthandler.disable()
-            root.removeHandler(handler)
+            root.handlers = [*silenced, *(other for other in root.handlers if other != handler)]
             handler.close()
+
+
+def _writes_to_stderr(handler: logging.Handler) -> bool:
+    # Not subclasses: those with files of their own are stream handlers too.
+    return type(handler) is logging.StreamHandler and handler.stream is sys.stderr
 
 
 @contextmanager

@@ -1,0 +1,92 @@
+"""What an attempt logs: readable, with its level, and in one stream."""
+
+import gzip
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import structlog
+
+from app.logging import configure_logging
+from tests.clock import FakeClock
+from workers.runtime.logs import LogFiles, capture
+
+log = structlog.get_logger("engine")
+
+
+FORMATS = pytest.mark.parametrize("log_format", ["json", "console"])
+
+
+@contextmanager
+def worker_logging(capfd: pytest.CaptureFixture[str], log_format: str) -> Iterator[None]:
+    """Set logging up as a worker does, on its real streams, and put everything back."""
+    root = logging.getLogger()
+    handlers, level, settings = root.handlers, root.level, structlog.get_config()
+    with capfd.disabled():
+        configure_logging("warning", log_format)
+        try:
+            yield
+        finally:
+            root.handlers, root.level = handlers, level
+            structlog.configure(**settings)
+
+
+def captured(files: LogFiles) -> dict[str, list[tuple[str, str]]]:
+    """Level and text of every line, by stream."""
+    lines: dict[str, list[tuple[str, str]]] = {"stdout": [], "stderr": [], "log": []}
+    for chunk in files.take(final=True):
+        for entry in map(json.loads, gzip.decompress(chunk.data).splitlines()):
+            lines[chunk.stream].append((entry["level"], entry["text"]))
+    return lines
+
+
+@FORMATS
+def test_records_are_an_event_and_its_fields_and_are_not_repeated_on_stderr(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], log_format: str
+) -> None:
+    files = LogFiles(tmp_path, FakeClock())
+
+    with worker_logging(capfd, log_format), capture(files, FakeClock()):
+        log.info("model_loaded", layers=3, dtype="float32")
+        logging.getLogger("library").warning("slow %s", "path")
+
+    lines = captured(files)
+    assert lines["log"] == [
+        ("info", "model_loaded dtype=float32 layers=3"),
+        ("warning", "slow path"),
+    ]
+    assert lines["stderr"] == []
+
+
+@FORMATS
+def test_a_traceback_is_readable(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], log_format: str
+) -> None:
+    files = LogFiles(tmp_path, FakeClock())
+
+    with worker_logging(capfd, log_format), capture(files, FakeClock()):
+        try:
+            int("no number")
+        except ValueError:
+            log.exception("step_failed", step=2)
+
+    ((level, text),) = captured(files)["log"]
+    assert level == "error"
+    assert text.startswith("step_failed step=2\nTraceback (most recent call last):\n")
+    assert text.rstrip().endswith("ValueError: invalid literal for int() with base 10: 'no number'")
+
+
+def test_records_go_to_stderr_again_when_the_attempt_is_over(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with worker_logging(capfd, "json"):
+        (handler,) = logging.getLogger().handlers
+
+        with capture(LogFiles(tmp_path, FakeClock()), FakeClock()):
+            inside = list(logging.getLogger().handlers)
+
+        assert logging.getLogger().handlers == [handler]
+        assert handler not in inside
