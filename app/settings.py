@@ -84,9 +84,12 @@ class Settings(BaseSettings):
     jobs_per_child: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=1, description="Jobs that one child process runs before it is replaced."
     )
-    worker_preload: CommaSeparated = Field(
-        default=("torch", "transformers.models.llama.modeling_llama"),
-        description="Modules that a fresh child imports while it waits for its job.",
+    worker_preload: CommaSeparated | None = Field(
+        default=None,
+        description=(
+            "Modules that a fresh child imports while it waits for its job; unset: the engines on "
+            "offer and the Llama classes of transformers."
+        ),
     )
     drain_timeout_s: Annotated[float, Field(ge=1)] = Field(
         default=120.0, description="How long a stopping worker may take to give its job back."

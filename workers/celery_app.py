@@ -42,6 +42,7 @@ CHILD_ENVIRONMENT = {
     # seconds with spinning threads and 2.0 with sleeping ones.
     "OMP_WAIT_POLICY": "PASSIVE",
 }
+LLAMA_CLASSES = "transformers.models.llama.modeling_llama"
 EXIT_NOT_READY = 72
 PIPE_POLL_S = 0.5
 # Celery looks after its children every 5 s, and when one closes its sentinel; but then the child
@@ -145,8 +146,7 @@ class WorkerProcess:
         """Import what jobs need while idle, and open what must not cross a fork."""
         os.environ.update(CHILD_ENVIRONMENT)
         signal.signal(signal.SIGTERM, self._on_child_sigterm)
-        for module in self._settings.worker_preload:
-            importlib.import_module(module)
+        preload(self._settings)
         use_threads(self._settings.torch_threads)
         removed = remove_abandoned(self._settings.resolved_scratch_dir)
         if removed:
@@ -302,6 +302,23 @@ def _timer_step(process: WorkerProcess) -> type[bootsteps.StartStopStep]:
                 timer.cancel()
 
     return SlotTimers
+
+
+def preload(settings: Settings) -> None:
+    """Import what the next job will need; by default that is any engine on offer.
+
+    An engine that cannot be imported fails its own jobs, with the reason, and no others.
+    """
+    if settings.worker_preload is not None:
+        for module in settings.worker_preload:
+            importlib.import_module(module)
+        return
+    methods = load_registry(settings.extra_methods).newest()
+    for module in (*sorted(method.engine.partition(":")[0] for method in methods), LLAMA_CLASSES):
+        try:
+            importlib.import_module(module)
+        except ImportError as exc:
+            log.warning("preload_failed", module=module, reason=str(exc))
 
 
 def _keep_logging(**_: object) -> None:
