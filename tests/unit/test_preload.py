@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.settings import Settings
+from workers import celery_app
 from workers.celery_app import LLAMA_CLASSES, preload
 
 
@@ -51,7 +52,7 @@ def test_modules_that_are_set_replace_the_default_and_must_exist(imported: list[
 def test_an_engine_that_cannot_be_imported_does_not_stop_the_others(
     imported: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.celery_app.LLAMA_CLASSES", "no_such_engine")
+    monkeypatch.setattr(celery_app, "LLAMA_CLASSES", "no_such_engine")
 
     preload(settings())
 
