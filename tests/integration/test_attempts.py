@@ -97,6 +97,17 @@ def test_a_job_that_succeeds_has_its_result_and_all_its_artifacts(
     assert [a.outcome for a in read_attempts(workshop.database, job_id)] == ["succeeded"]
 
 
+def test_a_job_that_succeeds_ends_at_its_whole_without_a_message(
+    workshop: Workshop, project: UUID
+) -> None:
+    job_id = workshop.queue(project)
+
+    workshop.run_next()
+
+    progress = read_job(workshop.database, job_id).progress
+    assert (progress["fraction"], progress["message"]) == (1.0, None)
+
+
 def test_every_artifact_lies_in_the_store_under_its_hash(workshop: Workshop, project: UUID) -> None:
     job_id = workshop.queue(project)
 

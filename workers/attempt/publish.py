@@ -24,6 +24,7 @@ from app.db.repositories.outputs import (
 from app.db.tables import Job
 from app.db.transition import transition
 from app.dispatch.endings import close_attempt
+from app.domain.clock import format_time
 from app.domain.models import FileFact
 from app.domain.specs import ResolvedSpec
 from app.domain.states import Actor, AttemptOutcome, JobStatus
@@ -129,6 +130,8 @@ class Publisher:
                 "result": result_json(publication.result, self._journal.warnings),
                 "usage": publication.usage,
                 "error": None,
+                # Steps and message were those of the last file that was uploaded.
+                "progress": {"fraction": 1.0, "message": None, "updated_at": format_time(now)},
             },
         )
         if not moved:
