@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Self
 
+from app.domain.text import storable
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -286,4 +288,5 @@ class JobFailure(Exception):
     fields: dict[str, str | int | float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.message}"
+        # Engines quote model files and prompts; a traceback must not carry what no log can.
+        return f"{self.code}: {storable(self.message)}"

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.text import storable
 
 
@@ -19,3 +20,9 @@ def test_a_text_that_is_too_long_says_how_long_it_was() -> None:
 
     assert len(cut) == 100
     assert cut.endswith("… (5000 characters)")
+
+
+def test_a_failure_prints_what_any_log_can_carry() -> None:
+    failure = JobFailure(JobErrorCode.INTERNAL, "bad \x00 and \ud800", "hint")
+
+    assert str(failure).encode("utf-8") == b"internal: bad \\x00 and \\ud800"
