@@ -67,33 +67,29 @@ def assert_done_once(service: Service, job: dict[str, Any], digest: str) -> None
     assert checkpoint_digest(service, job["id"]) == digest
 
 
+def job_whose_process_was_killed(service: Service, role: str, gate: Path) -> dict[str, Any]:
+    """Kill a process in mid-job, let the second attempt go on, and wait for the end."""
+    job_id = create(service, wait_for=str(gate))
+    wait_in_the_middle(service, job_id)
+    service.process_of(role).kill()
+    wait_until(service, job_id, attempt=2, phase="debiasing")
+    gate.touch()
+    return wait_for_end(service, job_id)
+
+
 def test_a_killed_child_is_found_at_once_and_the_job_repeated(
     service: Service, undisturbed_digest: str, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    job_id = create(service, wait_for=str(gate))
-    wait_in_the_middle(service, job_id)
-
-    service.process_of("child").kill()
-    wait_until(service, job_id, attempt=2, phase="debiasing")
-    gate.touch()
-    job = wait_for_end(service, job_id)
+    job = job_whose_process_was_killed(service, "child", tmp_path / "gate")
 
     assert_done_once(service, job, undisturbed_digest)
-    assert outcomes(service, job_id) == ["lost", "succeeded"]
+    assert outcomes(service, job["id"]) == ["lost", "succeeded"]
 
 
 def test_a_killed_worker_is_started_again_and_the_job_repeated(
     service: Service, undisturbed_digest: str, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    job_id = create(service, wait_for=str(gate))
-    wait_in_the_middle(service, job_id)
-
-    service.process_of("worker").kill()
-    wait_until(service, job_id, attempt=2, phase="debiasing")
-    gate.touch()
-    job = wait_for_end(service, job_id)
+    job = job_whose_process_was_killed(service, "worker", tmp_path / "gate")
 
     assert_done_once(service, job, undisturbed_digest)
 
