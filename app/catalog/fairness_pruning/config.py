@@ -26,6 +26,7 @@ from app.catalog.fairness_pruning.sections import (
 from app.catalog.method import MethodConfig
 
 Importance = Literal["max_abs", "ppm", "vow", "pon", "l2", "hybrid"]
+Plot = Literal["mean_diff", "pca", "heatmap", "layer_neuron"]
 
 
 class _Diagnosis(MethodConfig):
@@ -168,6 +169,12 @@ class _Selection(_Diagnosis):
         description="Neurons to keep in each layer, in percent of the hidden size.",
         examples=[390.0],
     )
+    top_k: Annotated[StrictInt, Field(ge=1)] | None = Field(
+        default=None,
+        title="Number of neurons",
+        description="Neurons to remove from the whole model; with scope `global` only.",
+        examples=[64],
+    )
     neuron_indices: (
         dict[LayerKey, Annotated[tuple[NeuronIndex, ...], Field(min_length=1)]] | None
     ) = Field(
@@ -182,6 +189,24 @@ class _Selection(_Diagnosis):
         title="Layers",
         description="Layers to remove from, counted from 0; null means all.",
         examples=[[0, 1, 2]],
+    )
+    scope: Literal["per_layer", "global"] = Field(
+        default="per_layer",
+        title="Scope",
+        description=(
+            "`per_layer` takes equally many neurons from every layer, `global` those with the "
+            "highest bias score of the whole model, wherever they are."
+        ),
+        examples=["per_layer"],
+    )
+    category_rule: Literal["pooled", "intersection", "union"] = Field(
+        default="pooled",
+        title="Category rule",
+        description=(
+            "With scope `global` and pairs of several categories: rank by the mean over all pairs, "
+            "or take what is in the top set of every category, or of any."
+        ),
+        examples=["pooled"],
     )
     round_to_multiple: Literal[8, 16, 32, 64, 128, 256] | None = Field(
         default=None,
@@ -200,6 +225,12 @@ class _Selection(_Diagnosis):
 class FairnessPruningConfig(_Selection):
     """Settings of a Fairness Pruning job."""
 
+    diagnose_only: StrictBool = Field(
+        default=False,
+        title="Diagnose only",
+        description="Measure where the prompts differ, and change nothing.",
+        examples=[False],
+    )
     mode: Literal["prune", "zero", "scale"] = Field(
         default="prune",
         title="Mode",
@@ -221,16 +252,21 @@ class FairnessPruningConfig(_Selection):
         ),
         examples=["pad"],
     )
-    plots: tuple[Literal["mean_diff", "pca"], ...] = Field(
+    plots: tuple[Plot, ...] = Field(
         default=("mean_diff", "pca"),
         title="Plots",
-        description="Pictures to draw, each with its data as JSON.",
-        examples=[["mean_diff", "pca"]],
+        description=(
+            "Pictures to draw, each with its data as JSON. `heatmap` shows tokens by neurons, "
+            "`layer_neuron` layers by neurons."
+        ),
+        examples=[["mean_diff", "pca", "heatmap"]],
     )
     plot_layers: tuple[LayerIndex, ...] | None = Field(
         default=None,
         title="Layers to plot",
-        description="Layers with a PCA plot; null means the first, the middle and the last.",
+        description=(
+            "Layers with a PCA plot and a heat map; null means the first, the middle and the last."
+        ),
         examples=[[0, 8, 15]],
     )
     pca_include_special: StrictBool = Field(

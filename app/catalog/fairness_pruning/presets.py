@@ -15,6 +15,7 @@ AMOUNT_FIELDS = (
     "fraction_by_layer",
     "neurons_per_layer",
     "target_expansion",
+    "top_k",
     "neuron_indices",
 )
 
