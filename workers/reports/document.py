@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from app.catalog.method import MetricInfo
+from workers.reports.group_rates import GroupRates
 from workers.reports.picture import Picture
 from workers.runtime.context import SummaryRow
 
@@ -36,6 +37,29 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """One sentence on a result, and whether it tells of a gain or a loss."""
+
+    text: str
+    tone: Tone = "neutral"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricFinding:
+    """One metric for people who have never met it.
+
+    `meaning` says what it is and `direction` which way is better, each in one sentence; `results`
+    says what was found, the most telling set of units first.
+    """
+
+    metric: str
+    title: str
+    meaning: str
+    direction: str
+    results: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GlossaryEntry:
     """One term and a plain sentence on what it means."""
 
@@ -59,6 +83,19 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the report on one question: paragraphs, tables and pictures.
+
+    `figures` names pictures of the document; they stand here and not among the others.
+    """
+
+    title: str
+    text: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    figures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
     """What the controls say. `claim` is True only where the effect is beyond every control."""
 
@@ -70,30 +107,44 @@ class Controls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationPair:
-    """Continuations of one prompt by the base and by the edited model, without the prompt."""
+    """Continuations of one prompt by the base and by the edited model, without the prompt.
+
+    `after` is None where there is no edited model. Neighbours of one `group` are the prompts of
+    one pair, and stand side by side. `changed_at` counts generated tokens from 1 up to the first
+    that differs, None where all are the same or nobody counted.
+    """
 
     prompt: str
     before: str
-    after: str
+    after: str | None
     label: str = ""
+    group: str = ""
+    changed_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataUse:
-    """A data set or word list that was used, for what, and under which licence."""
+    """A data set or word list that was used: for what, where from, under which licence.
+
+    `amount` counts its units by use; `personal_data` says what is known of personal data in it.
+    """
 
     name: str
     role: str
     licence: str
+    amount: str = ""
+    source: str = ""
+    personal_data: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileHash:
-    """One file and its digest."""
+    """One file and its digest; `origin` says of what it is a part."""
 
     path: str
     size_bytes: int
     sha256: str
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +159,36 @@ class Reproduce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """How a reader can check one statement: who needs what, and what to do."""
+
+    statement: str
+    who: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compliance:
+    """What an auditor asks first: scope, measures, gaps, groups, and how to check it all.
+
+    It states facts of the job only; it names no law and judges nothing by one.
+    """
+
+    scope: tuple[Fact, ...]
+    measures: tuple[Fact, ...] = ()
+    not_measured: tuple[Fact, ...] = ()
+    groups: tuple[GroupRates, ...] = ()
+    verification: tuple[Verification, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportDocument:
     """A whole report.
 
-    `verdict` is one sentence; `metrics` gives title and unit by metric name; the pictures named
-    `summary` and `controls` stand with the table and the controls, all others in their own
-    section. Texts are plain, never HTML or Markdown.
+    `verdict` is one sentence; `in_short` tells the rest of the story in a few; `metrics` gives
+    title and unit by metric name. The pictures named `summary`, `before_after` and `controls`
+    stand with the tables they belong to, those that a section names stand there, and all others
+    in a part of their own. Texts are plain, never HTML or Markdown.
     """
 
     title: str
@@ -126,6 +201,9 @@ class ReportDocument:
     rows: tuple[SummaryRow, ...]
     metrics: Mapping[str, MetricInfo]
     reproduce: Reproduce
+    in_short: tuple[str, ...] = ()
+    findings: tuple[MetricFinding, ...] = ()
+    sections: tuple[Section, ...] = ()
     tables: tuple[Table, ...] = ()
     controls: Controls | None = None
     generations: tuple[GenerationPair, ...] = ()
@@ -135,6 +213,7 @@ class ReportDocument:
     intended_use: tuple[str, ...] = ()
     data_used: tuple[DataUse, ...] = ()
     glossary: tuple[GlossaryEntry, ...] = ()
+    compliance: Compliance | None = None
 
 
 @dataclass(frozen=True, slots=True)
