@@ -3,232 +3,35 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    Field,
-    StrictBool,
-    StrictInt,
-    model_validator,
-)
+from pydantic import Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
-from app.catalog.fairness_pruning.pairs import Prompt, PromptPairs
-from app.catalog.fairness_pruning.presets import AMOUNT_FIELDS, DEFAULT_FRACTION, fill_in
-from app.catalog.fairness_pruning.sections import (
-    AmplificationConfig,
-    ControlsConfig,
-    FractionOfLayer,
-    GenerationConfig,
-    LayerIndex,
-    LayerKey,
-    NeuronIndex,
-    StrictFloat,
+from app.catalog.fairness_pruning.pairs import with_splits
+from app.catalog.fairness_pruning.presets import (
+    AMOUNT_FIELDS,
+    GLOBAL_AMOUNTS,
+    GLOBAL_BIAS_WEIGHT,
+    fill_in,
 )
-from app.catalog.method import MethodConfig
+from app.catalog.fairness_pruning.sections import GenerationConfig, LayerIndex, StrictFloat
+from app.catalog.fairness_pruning.selecting import SelectingConfig
 
-Importance = Literal["max_abs", "ppm", "vow", "pon", "l2", "hybrid"]
 Plot = Literal["mean_diff", "pca", "heatmap", "layer_neuron"]
 
-
-class _Diagnosis(MethodConfig):
-    """What is compared, and how differences become bias scores."""
-
-    preset: Literal["article", "optipfair"] | None = Field(
-        default=None,
-        title="Preset",
-        description="Settings of a published run; fields given beside it win.",
-        examples=["article"],
-    )
-    pairs: PromptPairs = Field(
-        default=(),
-        title="Prompt pairs",
-        description=(
-            "Pairs to find the neurons with, or one or more names of built-in sets. "
-            "Required unless `neuron_indices` is given."
-        ),
-        examples=["gender", ["race", "gender"]],
-    )
-    holdout_pairs: PromptPairs = Field(
-        default=(),
-        title="Held-out pairs",
-        description="Pairs that only test the result; none of them may be in `pairs`.",
-        examples=["gender"],
-    )
-    control_pairs: PromptPairs = Field(
-        default=(),
-        title="Control pairs",
-        description="Pairs that swap a neutral word, to show what an ordinary change does.",
-        examples=["gender"],
-    )
-    controls: ControlsConfig = Field(
-        default=ControlsConfig(),
-        title="Controls",
-        description="Removals of as many neurons to compare with.",
-        examples=[{"enabled": True, "random_seeds": 5}],
-    )
-    amplification: AmplificationConfig = Field(
-        default=AmplificationConfig(),
-        title="Growth over depth",
-        description="How the report tells from which layer on the prompts differ.",
-        examples=[{"threshold": 0.10}],
-    )
-    neuron_map: StrictBool | None = Field(
-        default=None,
-        title="Neuron map",
-        description=(
-            "Compare the neurons that react to each category. "
-            "Null: only with pairs of two or more categories."
-        ),
-        examples=[True],
-    )
-    bias_point: Literal["gate_up", "down_input"] = Field(
-        default="gate_up",
-        title="Where to measure",
-        description="At the gate and up projections, or at the input of the down projection.",
-        examples=["gate_up"],
-    )
-    token_reduction: Literal["abs_then_mean", "mean_then_abs"] = Field(
-        default="abs_then_mean",
-        title="Reduction over tokens",
-        description="`mean_then_abs` lets differences of opposite sign cancel.",
-        examples=["abs_then_mean"],
-    )
-    score_tokens: Literal["all", "affected"] = Field(
-        default="all",
-        title="Tokens that count",
-        description="`affected` leaves out the tokens before the first difference.",
-        examples=["all"],
-    )
-    pair_aggregation: Literal["mean", "max"] = Field(
-        default="mean",
-        title="Over pairs",
-        description="How the scores of several pairs become one.",
-        examples=["mean"],
-    )
-    on_length_mismatch: Literal["align", "skip", "error"] = Field(
-        default="align",
-        title="Pairs of unequal length",
-        description="Compare what can be aligned, leave such pairs out, or refuse the job.",
-        examples=["align"],
-    )
-    max_prompt_tokens: Annotated[StrictInt, Field(ge=1, le=8192)] = Field(
-        default=512,
-        title="Longest prompt",
-        description="In tokens, special tokens included; longer prompts are refused.",
-        examples=[512],
-    )
+# With a single category every category rule selects the same.
+MIN_CATEGORIES = 2
 
 
-class _Selection(_Diagnosis):
-    """How neurons are ranked, and how many go."""
-
-    importance: Importance = Field(
-        default="max_abs",
-        title="Importance",
-        description="`max_abs` is the formula the article prints, `ppm` what its code computes.",
-        examples=["ppm"],
-    )
-    calibration_texts: (
-        Annotated[tuple[Prompt, ...], Field(min_length=1, max_length=2000)] | None
-    ) = Field(
-        default=None,
-        title="Calibration texts",
-        description="Ordinary text for the activation norms of `hybrid`; only and always with it.",
-        examples=[["Once upon a time there was a little boat."]],
-    )
-    bias_weight: Annotated[StrictFloat, Field(ge=0, le=1)] = Field(
-        default=0.5,
-        title="Weight of bias",
-        description="1 ranks by bias alone, 0 by lack of importance alone.",
-        examples=[0.5],
-    )
-    fraction: FractionOfLayer | None = Field(
-        default=DEFAULT_FRACTION,
-        title="Fraction",
-        description=(
-            "Share of each layer's neurons to remove, rounded down to whole neurons. "
-            "Give this or one of the other amounts, not two."
-        ),
-        examples=[0.01],
-    )
-    fraction_by_layer: dict[LayerKey, FractionOfLayer] | None = Field(
-        default=None,
-        title="Fraction by layer",
-        description="Share by layer number; layers that are not named keep all neurons.",
-        examples=[{"0": 0.01, "1": 0.02}],
-        min_length=1,
-    )
-    neurons_per_layer: Annotated[StrictInt, Field(ge=1)] | None = Field(
-        default=None,
-        title="Neurons per layer",
-        description="Number of neurons to remove from each layer.",
-        examples=[16],
-    )
-    target_expansion: Annotated[StrictFloat, Field(gt=0)] | None = Field(
-        default=None,
-        title="Target expansion in percent",
-        description="Neurons to keep in each layer, in percent of the hidden size.",
-        examples=[390.0],
-    )
-    top_k: Annotated[StrictInt, Field(ge=1)] | None = Field(
-        default=None,
-        title="Number of neurons",
-        description="Neurons to remove from the whole model; with scope `global` only.",
-        examples=[64],
-    )
-    neuron_indices: (
-        dict[LayerKey, Annotated[tuple[NeuronIndex, ...], Field(min_length=1)]] | None
-    ) = Field(
-        default=None,
-        title="Neurons by index",
-        description="Exactly these neurons, by layer number; nothing is scored.",
-        examples=[{"0": [12, 20, 105]}],
-        min_length=1,
-    )
-    layers: Annotated[tuple[LayerIndex, ...], Field(min_length=1)] | None = Field(
-        default=None,
-        title="Layers",
-        description="Layers to remove from, counted from 0; null means all.",
-        examples=[[0, 1, 2]],
-    )
-    scope: Literal["per_layer", "global"] = Field(
-        default="per_layer",
-        title="Scope",
-        description=(
-            "`per_layer` takes equally many neurons from every layer, `global` those with the "
-            "highest bias score of the whole model, wherever they are."
-        ),
-        examples=["per_layer"],
-    )
-    category_rule: Literal["pooled", "intersection", "union"] = Field(
-        default="pooled",
-        title="Category rule",
-        description=(
-            "With scope `global` and pairs of several categories: rank by the mean over all pairs, "
-            "or take what is in the top set of every category, or of any."
-        ),
-        examples=["pooled"],
-    )
-    round_to_multiple: Literal[8, 16, 32, 64, 128, 256] | None = Field(
-        default=None,
-        title="Round to a multiple",
-        description="Make the number of kept neurons a multiple of this, for the matrix units.",
-        examples=[16],
-    )
-    round_direction: Literal["down", "up"] = Field(
-        default="down",
-        title="Rounding direction",
-        description="`down` keeps fewer neurons than asked for, `up` more.",
-        examples=["down"],
-    )
-
-
-class FairnessPruningConfig(_Selection):
+class FairnessPruningConfig(SelectingConfig):
     """Settings of a Fairness Pruning job."""
 
     diagnose_only: StrictBool = Field(
         default=False,
         title="Diagnose only",
-        description="Measure where the prompts differ, and change nothing.",
+        description=(
+            "Measure where the prompts differ, and change nothing. The amount of a preset is "
+            "ignored, and no amount or option of an edit may be given."
+        ),
         examples=[False],
     )
     mode: Literal["prune", "zero", "scale"] = Field(
@@ -295,21 +98,107 @@ class FairnessPruningConfig(_Selection):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        _require_one_amount(self)
+        if self.diagnose_only:
+            _require_no_edit(self)
+        else:
+            _require_one_amount(self)
+            _require_fitting_scope(self)
+            _require_fitting_options(self)
         _require_pairs(self)
-        _require_distinct_indices(self)
-        _require_fitting_options(self)
+        _require_fitting_pairs(self)
+        _require_distinct_entries(self)
         return self
 
 
+EDIT_FIELDS = (
+    *AMOUNT_FIELDS,
+    "mode",
+    "scale_factor",
+    "uneven",
+    "round_to_multiple",
+    "round_direction",
+    "layers",
+    "scope",
+    "category_rule",
+    "controls",
+)
+"""Fields that only an edit uses."""
+
+
+def _conflict(message: str, **fields: object) -> PydanticCustomError:
+    return PydanticCustomError("conflicting_fields", message, fields)
+
+
+def _require_no_edit(config: FairnessPruningConfig) -> None:
+    """Refuse options of an edit; their defaults stand, so that a written-out config is valid."""
+    for field in EDIT_FIELDS:
+        # `fill_in` leaves no amount where only a diagnosis is asked for.
+        unset = (
+            None
+            if field in AMOUNT_FIELDS
+            else FairnessPruningConfig.model_fields[field].get_default()
+        )
+        if getattr(config, field) != unset:
+            raise _conflict(
+                "`{field}` has no effect with `diagnose_only`; leave one of the two out.",
+                field=field,
+            )
+
+
 def _require_one_amount(config: FairnessPruningConfig) -> None:
-    given = [name for name in AMOUNT_FIELDS if getattr(config, name) is not None]
+    given = _given_amounts(config)
     if len(given) != 1:
         raise PydanticCustomError(
             "one_amount",
             "Give exactly one of {fields}; given: {given}.",
             {"fields": ", ".join(AMOUNT_FIELDS), "given": ", ".join(given) or "none"},
         )
+
+
+def _given_amounts(config: FairnessPruningConfig) -> list[str]:
+    return [name for name in AMOUNT_FIELDS if getattr(config, name) is not None]
+
+
+def _require_fitting_scope(config: FairnessPruningConfig) -> None:
+    """Refuse what the other scope needs, and what a ranking over all layers cannot promise."""
+    if config.scope == "per_layer":
+        faults = {
+            "`top_k` counts over the whole model; set `scope` to `global`, or give "
+            "`neurons_per_layer`.": config.top_k is not None,
+            "`category_rule` needs scope `global`.": config.category_rule != "pooled",
+        }
+    else:
+        (amount,) = _given_amounts(config)
+        faults = {
+            f"`{amount}` counts by layer; with scope `global` give `fraction` or `top_k`.": (
+                amount not in GLOBAL_AMOUNTS
+            ),
+            "Scope `global` ranks by bias alone; leave `bias_weight` out.": (
+                config.bias_weight != GLOBAL_BIAS_WEIGHT
+            ),
+            "Scope `global` takes what it finds from each layer, so `uneven` cannot be `error`.": (
+                config.uneven == "error"
+            ),
+            "With scope `global` a width can only be rounded up, by zero neurons; set "
+            "`round_direction` to `up`.": (
+                config.round_to_multiple is not None and config.round_direction == "down"
+            ),
+        }
+        faults |= _category_faults(config)
+    _refuse(faults)
+
+
+def _category_faults(config: FairnessPruningConfig) -> dict[str, bool]:
+    """Check that a rule over categories has some: pairs held out do not count."""
+    if config.category_rule == "pooled":
+        return {}
+    pairs = with_splits(config.pairs, hold_out=not config.holdout_pairs)
+    categories = {pair.category for pair in pairs if pair.split == "selection"}
+    return {
+        "This `category_rule` needs a `category` on each of `pairs`.": None in categories,
+        "This `category_rule` needs `pairs` of two or more categories, held-out pairs not "
+        "counted; with one, `pooled` is the same.": len(categories) < MIN_CATEGORIES,
+    }
 
 
 def _require_pairs(config: FairnessPruningConfig) -> None:
@@ -332,15 +221,36 @@ def _require_pairs(config: FairnessPruningConfig) -> None:
             )
 
 
-def _require_distinct_indices(config: FairnessPruningConfig) -> None:
-    lists: dict[str, tuple[int, ...]] = {"layers": config.layers or ()}
-    lists["plot_layers"] = config.plot_layers or ()
+def _require_fitting_pairs(config: FairnessPruningConfig) -> None:
+    faults = {
+        "`calibration_texts` is needed for importance `hybrid`.": config.importance == "hybrid"
+        and config.calibration_texts is None,
+        "`calibration_texts` is used by importance `hybrid` only.": config.importance != "hybrid"
+        and config.calibration_texts is not None,
+        "`holdout_pairs` are held out; leave their `split` out.": any(
+            pair.split == "selection" for pair in config.holdout_pairs
+        ),
+        "`control_pairs` have no `split`; leave it out.": any(
+            pair.split is not None for pair in config.control_pairs
+        ),
+    }
+    _refuse(faults)
+
+
+def _require_distinct_entries(config: FairnessPruningConfig) -> None:
+    lists: dict[str, tuple[int | str, ...]] = {
+        "layers": config.layers or (),
+        "plot_layers": config.plot_layers or (),
+        "plots": config.plots,
+    }
     for layer, neurons in (config.neuron_indices or {}).items():
         lists[f"neuron_indices[{layer}]"] = neurons
-    for field, numbers in lists.items():
-        if len(set(numbers)) != len(numbers):
+    for field, entries in lists.items():
+        if len(set(entries)) != len(entries):
             raise PydanticCustomError(
-                "bad_index", "`{field}` names a number twice; name each once.", {"field": field}
+                "repeated_entry" if field == "plots" else "bad_index",
+                "`{field}` names something twice; name each once.",
+                {"field": field},
             )
 
 
@@ -348,10 +258,6 @@ def _require_fitting_options(config: FairnessPruningConfig) -> None:
     """Refuse options that would have no effect: they show that the user expects another job."""
     by_layer = config.fraction_by_layer is not None or config.neuron_indices is not None
     faults = {
-        "`calibration_texts` is needed for importance `hybrid`.": config.importance == "hybrid"
-        and config.calibration_texts is None,
-        "`calibration_texts` is used by importance `hybrid` only.": config.importance != "hybrid"
-        and config.calibration_texts is not None,
         "`scale_factor` is used by mode `scale` only.": config.mode != "scale"
         and config.scale_factor != 0,
         "`layers` cannot be combined with an amount that names layers.": by_layer
@@ -361,15 +267,13 @@ def _require_fitting_options(config: FairnessPruningConfig) -> None:
         ),
         "`round_to_multiple` is used by mode `prune` only.": config.mode != "prune"
         and config.round_to_multiple is not None,
-        "`holdout_pairs` are held out; leave their `split` out.": any(
-            pair.split == "selection" for pair in config.holdout_pairs
-        ),
-        "`control_pairs` have no `split`; leave it out.": any(
-            pair.split is not None for pair in config.control_pairs
-        ),
         "`round_direction` needs `round_to_multiple`.": config.round_to_multiple is None
         and config.round_direction != "down",
     }
+    _refuse(faults)
+
+
+def _refuse(faults: Mapping[str, bool]) -> None:
     for message, holds in faults.items():
         if holds:
-            raise PydanticCustomError("conflicting_fields", message)
+            raise _conflict(message)

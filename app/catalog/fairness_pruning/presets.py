@@ -1,7 +1,8 @@
 """Fill a raw config before validation: preset values, the default amount, built-in pair sets.
 
 Whatever the user wrote stands; a preset only fills what is absent. An amount given in another
-unit takes the place of the preset's or the default `fraction`.
+unit takes the place of the preset's or the default `fraction`, a diagnosis alone has no amount, and
+scope `global` no weight of importance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,12 @@ AMOUNT_FIELDS = (
     "top_k",
     "neuron_indices",
 )
+
+# The amounts that say how many neurons go from the whole model rather than from each layer.
+GLOBAL_AMOUNTS = ("fraction", "top_k")
+
+# A ranking over layers compares raw bias scores: importance has another scale in every layer.
+GLOBAL_BIAS_WEIGHT = 1.0
 
 # `pairs` comes last: while it still holds set names, they fill the other two.
 PAIR_FIELDS = ("holdout_pairs", "control_pairs", "pairs")
@@ -55,8 +62,10 @@ def fill_in(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return `raw` with its preset, its amount and its pair sets written out."""
     filled = {**_preset_values(raw.get("preset")), **raw}
     others = any(filled.get(name) is not None for name in AMOUNT_FIELDS[1:])
-    if others and "fraction" not in raw:
+    if (others or raw.get("diagnose_only") is True) and "fraction" not in raw:
         filled["fraction"] = None
+    if raw.get("scope") == "global" and "bias_weight" not in raw:
+        filled["bias_weight"] = GLOBAL_BIAS_WEIGHT
     return _with_pair_sets(filled)
 
 
