@@ -188,7 +188,8 @@ class ReportDocument:
     `verdict` is one sentence; `in_short` tells the rest of the story in a few; `metrics` gives
     title and unit by metric name. The pictures named `summary`, `before_after` and `controls`
     stand with the tables they belong to, those that a section names stand there, and all others
-    in a part of their own. Texts are plain, never HTML or Markdown.
+    in a part of their own. `references` are titles with their address. Texts are plain, never
+    HTML or Markdown.
     """
 
     title: str
@@ -214,6 +215,7 @@ class ReportDocument:
     data_used: tuple[DataUse, ...] = ()
     glossary: tuple[GlossaryEntry, ...] = ()
     compliance: Compliance | None = None
+    references: tuple[Fact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,17 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from workers.reports.document import ReportDocument, Table, sort_rows
+from workers.reports.captions import caption_of, figure_groups
+from workers.reports.document import ReportDocument, Section, Table, sort_rows
 from workers.reports.picture import Picture
 from workers.reports.wording import (
     INTERVAL_NOTE,
     RowWords,
     chance_note,
     first_difference,
+    generation_groups,
+    group_note,
+    group_words,
     is_number,
     row_words,
     size_text,
@@ -23,7 +27,7 @@ from workers.runtime.context import SummaryRow
 
 TEMPLATE = "report.html.j2"
 # Pictures that stand beside the text they belong to.
-PLACED_FIGURES = ("summary", "controls")
+PLACED_FIGURES = ("summary", "before_after", "controls")
 
 
 def render_html(document: ReportDocument) -> str:
@@ -34,7 +38,9 @@ def render_html(document: ReportDocument) -> str:
     ValueError
         If the resolved spec holds a number that JSON cannot carry.
     """
-    figures = {figure.name: figure for figure in document.figures}
+    by_name = {figure.name: figure for figure in document.figures}
+    placed = {*PLACED_FIGURES, *(name for part in document.sections for name in part.figures)}
+    ordered = sort_rows(document.rows)
     return (
         _environment()
         .get_template(TEMPLATE)
@@ -42,14 +48,19 @@ def render_html(document: ReportDocument) -> str:
             doc=document,
             metric_groups=_metric_groups(document),
             verdict_lists=_verdict_lists(document),
-            unchanged=_by_metric(sort_rows(document.rows).unchanged, document),
-            unjudged=_by_metric(sort_rows(document.rows).unjudged, document),
+            unchanged=_by_metric(ordered.unchanged, document),
+            unjudged=_by_metric(ordered.unjudged, document),
             interval_note=INTERVAL_NOTE,
             chance_note=chance_note(len(document.rows)),
             spec_json=spec_json(document.reproduce.resolved_spec),
-            summary_figure=figures.get("summary"),
-            controls_figure=figures.get("controls"),
-            figures=[f for f in document.figures if f.name not in PLACED_FIGURES],
+            summary_figure=by_name.get("summary"),
+            bars_figure=by_name.get("before_after"),
+            controls_figure=by_name.get("controls"),
+            sections=[_section_view(part, by_name) for part in document.sections],
+            generations=generation_groups(document.generations),
+            has_edited_texts=any(text.after is not None for text in document.generations),
+            figure_groups=figure_groups([f for f in document.figures if f.name not in placed]),
+            group_note=group_note(document.compliance.groups) if document.compliance else "",
         )
     )
 
@@ -70,10 +81,26 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        data_uri=_data_uri, numeric_columns=_numeric_columns, size=size_text, texts=table_texts
+        caption=caption_of,
+        data_uri=_data_uri,
+        group_words=group_words,
+        numeric_columns=_numeric_columns,
+        size=size_text,
+        texts=table_texts,
     )
     environment.globals["first_difference"] = first_difference
     return environment
+
+
+def _section_view(part: Section, figures: Mapping[str, Picture]) -> dict[str, Any]:
+    """Return a section with its pictures in place of their names; absent ones are left out."""
+    present = [figures[name] for name in part.figures if name in figures]
+    return {
+        "title": part.title,
+        "text": part.text,
+        "tables": part.tables,
+        "groups": figure_groups(present),
+    }
 
 
 def _words(rows: Sequence[SummaryRow], document: ReportDocument) -> list[RowWords]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import floor, isfinite
 
 from app.catalog.method import MetricInfo
 from workers.evaluation.bootstrap import MIN_UNITS_FOR_CLAIM
-from workers.reports.document import Cell, Table
+from workers.reports.document import Cell, GenerationPair, Table
+from workers.reports.group_rates import GroupRates, Interval, is_below_line
 from workers.reports.picture import Scale, decimals_for, scale_for, signed_alike
 from workers.runtime.context import SummaryRow
 
@@ -22,6 +23,18 @@ INTERVAL_NOTE = (
     f"only if that interval excludes zero and there are at least {MIN_UNITS_FOR_CLAIM} units. "
     "With few units (below about 20) such intervals are somewhat too narrow; where the p-value "
     f"of the sign-flip test is above {BORDERLINE_P:g} as well, the verdict says borderline."
+)
+
+GROUP_NOTE = (
+    "The ratio compares each group with the one that has the best value, which has the ratio 1. A "
+    "common rule of thumb, four fifths, looks at ratios below 0.8; the mark is an aid to reading "
+    "and no test. With few units a ratio below 0.8 can be chance, and one above it can hide a "
+    "difference that matters."
+)
+NO_RATE_NOTE = (
+    "The values below are no selection rates: nobody is chosen or refused by them. They say how "
+    "strongly the model reacts to a swapped word, so the rule of thumb does not apply to them as "
+    "such, and a ratio is neither passed nor failed."
 )
 
 # From here on, the share of false verdicts that 95 % intervals allow is a row or more in some
@@ -77,6 +90,100 @@ def row_words(row: SummaryRow, metrics: Mapping[str, MetricInfo]) -> RowWords:
         tone=tone,
         verdict=verdict,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWords:
+    """One line of a table of groups; every text is display text."""
+
+    group: str
+    number: str
+    before: str
+    before_interval: str
+    ratio_before: str
+    below_before: bool
+    after: str
+    after_interval: str
+    ratio_after: str
+    below_after: bool
+
+
+def group_words(table: GroupRates) -> list[GroupWords]:
+    """Return the lines of a table of groups as the texts to show."""
+    values = [v for group in table.groups for v in (group.before, group.after) if v is not None]
+    scale = scale_for(values)
+    decimals = decimals_for(scale.scaled(values))
+
+    def interval(ends: Interval | None) -> str:
+        return _interval(ends, decimals, scale)
+
+    return [
+        GroupWords(
+            group=line.value.group,
+            number=counted(line.value.n, table.unit),
+            before=_fixed(line.value.before, decimals, scale),
+            before_interval=interval(line.value.ci95_before),
+            ratio_before=_ratio(line.ratio_before),
+            below_before=is_below_line(line.ratio_before),
+            after=_fixed(line.value.after, decimals, scale),
+            after_interval=interval(line.value.ci95_after),
+            ratio_after=_ratio(line.ratio_after),
+            below_after=is_below_line(line.ratio_after),
+        )
+        for line in table.lines
+    ]
+
+
+def group_note(tables: Sequence[GroupRates]) -> str:
+    """Say how to read tables of groups, and what they are not."""
+    if all(table.is_selection_rate for table in tables):
+        return GROUP_NOTE
+    return f"{NO_RATE_NOTE} {GROUP_NOTE}"
+
+
+def generation_groups(
+    texts: Sequence[GenerationPair],
+) -> list[list[tuple[GenerationPair, tuple[str, str, str]]]]:
+    """Put the prompts of one pair together, each split around the words that set it apart."""
+    groups: list[list[GenerationPair]] = []
+    for text in texts:
+        if groups and text.group and groups[-1][0].group == text.group:
+            groups[-1].append(text)
+        else:
+            groups.append([text])
+    return [
+        list(zip(group, _around_swap([t.prompt for t in group]), strict=True)) for group in groups
+    ]
+
+
+def _around_swap(prompts: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Split two prompts into common start, what differs, and common end; one is left whole."""
+    if len(prompts) != 2 or prompts[0] == prompts[1]:
+        return [(prompt, "", "") for prompt in prompts]
+    words = [prompt.split(" ") for prompt in prompts]
+    shortest = min(map(len, words))
+    start = next((i for i in range(shortest) if words[0][i] != words[1][i]), shortest)
+    left = shortest - start
+    end = next((i for i in range(left) if words[0][-1 - i] != words[1][-1 - i]), left)
+    return [_split_at(line, start, len(line) - end) for line in words]
+
+
+def _split_at(words: Sequence[str], start: int, stop: int) -> tuple[str, str, str]:
+    """Join words to three texts whose concatenation is the whole."""
+    head, middle, tail = (
+        " ".join(part) for part in (words[:start], words[start:stop], words[stop:])
+    )
+    gap_before = " " if head and (middle or tail) else ""
+    gap_after = " " if middle and tail else ""
+    return head + gap_before, middle, gap_after + tail
+
+
+def _ratio(value: float | None) -> str:
+    """Return a ratio to two decimals, cut so that one below a line never reads as on it."""
+    if value is None:
+        return DASH
+    # 0.29 * 100 is 28.999…: the addend is far below the two decimals that are shown.
+    return f"{floor(value * 100 + 1e-9) / 100:.2f}"
 
 
 def chance_note(rows: int) -> str:
