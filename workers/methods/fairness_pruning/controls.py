@@ -18,7 +18,7 @@ NO_MORE_THAN_IMPORTANCE = "no more than removing the least important neurons"
 LIKE_RANDOM = "not distinguishable from random removal"
 SELECTION_ONLY = "measured on the selection pairs only"
 NO_CONTROLS = "no controls run"
-NOTHING_REMOVED = "no neuron was removed"
+NOTHING_REMOVED = "nothing was changed"
 
 MIN_HOLDOUT_PAIRS = 5
 IMPORTANCE_ONLY = "importance_only"
