@@ -4,6 +4,7 @@ from app.catalog.fairness_pruning.check import check
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.catalog.fairness_pruning.resolve import resolve
 from app.catalog.method import MethodDescriptor, MetricInfo, Reference
+from app.domain.architectures import layout_model_types
 
 
 def _difference(name: str, title: str, unit: str) -> MetricInfo:
@@ -28,7 +29,7 @@ METHOD = MethodDescriptor(
     ),
     family="pruning",
     modality=("text",),
-    model_types=("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"),
+    model_types=layout_model_types(),
     config=FairnessPruningConfig,
     engine="workers.methods.fairness_pruning.engine:Engine",
     example_config={"preset": "article", "fraction": 0.01, "pairs": ["race", "gender"]},

@@ -158,6 +158,8 @@ def _write_config(checkpoint: CheckpointFiles, folder: Path, plan: EditPlan) -> 
     section = config
     for key in plan.layout.config_section:
         section = section[key]
+    if plan.layout.size_field is None:
+        raise ValueError("the size of a family without a size field cannot change")
     section[plan.layout.size_field] = plan.neurons_after
     return _write_file(folder / CONFIG, _json(config))
 

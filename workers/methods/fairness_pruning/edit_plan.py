@@ -6,7 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
-from app.domain.architectures import MlpDimensions, MlpLayout, Projection, check_mlps, find_layout
+from app.domain.architectures import (
+    MlpDimensions,
+    MlpLayout,
+    Projection,
+    TensorNames,
+    check_mlps,
+    find_layout,
+)
 from app.domain.errors import JobErrorCode, JobFailure
 from workers.models.streaming import ZERO, Edit, Gather, Indices, Scale
 from workers.models.tensor_files import CheckpointFiles
@@ -48,7 +55,7 @@ def plan_edit(
     JobFailure
         The model or the neurons do not fit, although both were checked before the job.
     """
-    layout, dimensions = layout_of(checkpoint)
+    layout, dimensions, names = layout_of(checkpoint, resizes=config.mode == "prune")
     _require_valid(removed, dimensions)
     kept_counts = {
         n: dimensions.neurons - len(removed.get(n, ())) for n in range(dimensions.layers)
@@ -64,7 +71,7 @@ def plan_edit(
         gone = sorted(removed.get(layer, ()))
         if gone:
             edits |= _layer_edits(
-                checkpoint, layout, layer, _Layer(gone, dimensions, after, config)
+                checkpoint, layout, _Layer(layer, names, gone, dimensions, after, config)
             )
     return EditPlan(layout, dimensions, edits, after, padding)
 
@@ -73,6 +80,8 @@ def plan_edit(
 class _Layer:
     """What happens to the neurons of one layer."""
 
+    number: int
+    names: TensorNames
     removed: list[int]
     dimensions: MlpDimensions
     neurons_after: int
@@ -89,9 +98,7 @@ class _Layer:
         return np.concatenate([kept, padding])
 
 
-def _layer_edits(
-    checkpoint: CheckpointFiles, layout: MlpLayout, number: int, layer: _Layer
-) -> dict[str, Edit]:
+def _layer_edits(checkpoint: CheckpointFiles, layout: MlpLayout, layer: _Layer) -> dict[str, Edit]:
     """Plan the tensors of one layer; the bias of the down projection is never touched."""
     if layer.config.mode == "scale":
         down = layout.projection("down")
@@ -99,14 +106,15 @@ def _layer_edits(
             raise _refused("The model's MLP has no down projection.")
         indices = np.array(layer.removed, dtype=np.int64)
         edit = Scale(down.neuron_axis, indices, layer.config.scale_factor)
-        return {layout.weight(number, down): edit}
+        return {layer.names.weight(layer.number, down): edit}
     edits: dict[str, Edit] = {}
     present = {tensor.name for shard in checkpoint.shards for tensor in shard.tensors}
     sources = layer.sources()
     for projection in layout.projections:
         blocks = _block_sources(sources, projection, layer.dimensions.neurons)
-        edits[layout.weight(number, projection)] = Gather(projection.neuron_axis, blocks)
-        bias = layout.bias(number, projection)
+        weight = layer.names.weight(layer.number, projection)
+        edits[weight] = Gather(projection.neuron_axis, blocks)
+        bias = layer.names.bias(layer.number, projection)
         if bias in present and not projection.is_down:
             edits[bias] = Gather(0, blocks)
     return edits
@@ -118,8 +126,10 @@ def _block_sources(sources: Indices, projection: Projection, neurons: int) -> In
     return np.concatenate([np.where(sources == ZERO, ZERO, sources + n * neurons) for n in blocks])
 
 
-def layout_of(checkpoint: CheckpointFiles) -> tuple[MlpLayout, MlpDimensions]:
-    """Find the layout and dimensions of a checkpoint, all layers verified.
+def layout_of(
+    checkpoint: CheckpointFiles, *, resizes: bool
+) -> tuple[MlpLayout, MlpDimensions, TensorNames]:
+    """Find layout, dimensions and spelling of a checkpoint, all layers verified.
 
     Raises
     ------
@@ -127,11 +137,11 @@ def layout_of(checkpoint: CheckpointFiles) -> tuple[MlpLayout, MlpDimensions]:
         The checkpoint does not fit any layout.
     """
     facts = checkpoint.facts()
-    findings = check_mlps(facts)
+    findings = check_mlps(facts, resizes=resizes)
     layout = find_layout(facts.model_type)
     if findings or layout is None:
         raise _refused(findings[0].message if findings else "The family is not supported.")
-    return layout, layout.dimensions(facts.config)
+    return layout, layout.dimensions(facts.config), layout.tensor_names(facts.tensors)
 
 
 def _require_valid(removed: Mapping[int, Sequence[int]], dimensions: MlpDimensions) -> None:

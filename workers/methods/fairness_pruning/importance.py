@@ -6,13 +6,15 @@ what its code computes under the name MAW, and what its published numbers need.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from app.domain.architectures import MlpLayout, Role
+from app.domain.architectures import MlpLayout, Projection, Role
+from workers.methods.fairness_pruning.column_scores import column_scores
 from workers.models.streaming import ShouldStop
 from workers.models.tensor_files import (
     CheckpointFiles,
@@ -105,26 +107,24 @@ def importance_scores(
     layers = range(layout.dimensions(matrices.checkpoint.config).layers)
     if kind == "hybrid" and activation_norms is not None:
         return {n: _hybrid(matrices, n, activation_norms[n]) for n in layers}
-    return {n: _from_rows(matrices, n, kind) for n in layers}
+    return {n: _combined(matrices, n, kind) for n in layers}
 
 
-def _from_rows(matrices: "_Matrices", layer: int, kind: str) -> Vector:
-    """Combine gate and up: a product for `pon`, a sum for the others."""
-    score = _ROW_SCORES[kind]
-    up = matrices.neuron_rows(layer, "up", score)
+def _combined(matrices: "_Matrices", layer: int, kind: str) -> Vector:
+    """Combine gate and up, a product for `pon` and a sum for the others; without a gate, up."""
+    up = matrices.neuron_scores(layer, "up", kind)
     if matrices.layout.projection("gate") is None:
         return up.astype(np.float32)
-    gate = matrices.neuron_rows(layer, "gate", score)
+    gate = matrices.neuron_scores(layer, "gate", kind)
     return (gate * up if kind == "pon" else gate + up).astype(np.float32)
 
 
 def _hybrid(
     matrices: "_Matrices", layer: int, activation_norms: npt.NDArray[np.floating]
 ) -> Vector:
-    roles: tuple[Role, ...] = ("gate", "up")
+    roles: tuple[Role, ...] = ("gate", "up", "down")
     present = [role for role in roles if matrices.layout.projection(role) is not None]
-    parts = [matrices.neuron_rows(layer, role, _peak_to_peak) for role in present]
-    parts.append(matrices.down_ranges(layer))
+    parts = [matrices.neuron_scores(layer, role, "ppm") for role in present]
     total: _Float64 = np.sum([part / (part.max() + _EPSILON) for part in parts], axis=0)
     return (total * activation_norms.astype(np.float64)).astype(np.float32)
 
@@ -137,36 +137,34 @@ class _Matrices:
     ) -> None:
         self.checkpoint = checkpoint
         self.layout = layout
+        self._names = layout.tensor_names(checkpoint.facts().tensors)
         self._should_stop = should_stop
 
-    def neuron_rows(
-        self, layer: int, role: Role, score: Callable[[_Float64], _Float64]
-    ) -> _Float64:
-        """Apply `score` to the weights that lead into each neuron."""
-        path, tensor = self._find(layer, role)
-        with path.open("rb") as file:
-            return np.concatenate([score(rows) for rows in _rows(file, tensor)])
-
-    def down_ranges(self, layer: int) -> _Float64:
-        """Peak to peak of the weights that lead out of each neuron: columns of the down matrix."""
-        path, tensor = self._find(layer, "down")
-        highest = np.full(tensor.shape[1], -np.inf)
-        lowest = np.full(tensor.shape[1], np.inf)
-        with path.open("rb") as file:
-            for rows in _rows(file, tensor):
-                np.maximum(highest, rows.max(axis=0), out=highest)
-                np.minimum(lowest, rows.min(axis=0), out=lowest)
-        ranges: _Float64 = highest + np.abs(lowest)
-        return ranges
-
-    def _find(self, layer: int, role: Role) -> tuple[Path, StoredTensor]:
+    def neuron_scores(self, layer: int, role: Role, kind: str) -> _Float64:
+        """Score the weights that lead into each neuron, or out of it for the role `down`."""
         if self._should_stop():
             raise Stopped
         projection = self.layout.projection(role)
         if projection is None:
             raise ValueError(f"the layout has no {role} projection")
-        shard, tensor = self.checkpoint.locate(self.layout.weight(layer, projection))
-        return shard.path, tensor
+        shard, tensor = self.checkpoint.locate(self._names.weight(layer, projection))
+        with shard.path.open("rb") as file:
+            if projection.neuron_axis == 1:
+                return column_scores(_rows(file, tensor), kind)
+            part = _role_rows(tensor, projection, role)
+            return np.concatenate([_ROW_SCORES[kind](rows) for rows in _rows(file, part)])
+
+
+def _role_rows(tensor: StoredTensor, projection: Projection, role: Role) -> StoredTensor:
+    """Cut out the rows of one role from a fused matrix."""
+    blocks = len(projection.roles)
+    size = tensor.size_bytes // blocks
+    return replace(
+        tensor,
+        shape=(tensor.shape[0] // blocks, *tensor.shape[1:]),
+        begin=tensor.begin + projection.roles.index(role) * size,
+        size_bytes=size,
+    )
 
 
 def _rows(file: BinaryIO, tensor: StoredTensor) -> Iterator[_Float64]:

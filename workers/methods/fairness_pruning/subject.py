@@ -57,9 +57,9 @@ def read_shape(model_dir: Path) -> Shape:
             "Choose a model of a supported family.",
         )
     return Shape(
-        layout=layout,
+        layout=layout.fitted_to(config),
         dimensions=layout.dimensions(config),
-        max_positions=config.get("max_position_embeddings"),
+        max_positions=layout.max_positions(config),
     )
 
 
