@@ -1,4 +1,4 @@
-"""How many neurons each layer loses, in exact arithmetic.
+"""How many neurons each layer or, with scope `global`, the whole model loses, in exact arithmetic.
 
 Floats alone are wrong: int(29 / 100 * 100) is 28. A fraction is therefore taken as the decimal
 that the user wrote.
@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from app.catalog.fairness_pruning.presets import AMOUNT_FIELDS
 from app.domain.architectures import MlpDimensions
 from app.domain.errors import Finding
 
@@ -19,9 +20,39 @@ def exact(number: float) -> Fraction:
 
 
 def removal_counts(config: FairnessPruningConfig, dimensions: MlpDimensions) -> dict[int, int]:
-    """Count the neurons to remove from each layer, every layer of the model included."""
+    """Count the neurons to remove from each layer, every layer of the model included.
+
+    Raises
+    ------
+    ValueError
+        The scope is `global`: what a layer loses is known only once its neurons are ranked.
+    """
+    if config.scope == "global":
+        raise ValueError("with scope `global` a layer loses what the ranking takes from it")
     asked = requested_removals(config, dimensions)
     return {layer: _rounded(floor(n), config, dimensions.neurons) for layer, n in asked.items()}
+
+
+def global_count(config: FairnessPruningConfig, dimensions: MlpDimensions) -> int:
+    """Count the neurons of one top set of scope `global`, in the whole model.
+
+    The rules `intersection` and `union` make one such set for each category.
+    """
+    return floor(requested_total(config, dimensions))
+
+
+def requested_total(config: FairnessPruningConfig, dimensions: MlpDimensions) -> Fraction:
+    """Say what was asked of the whole model, before rounding to whole neurons and multiples."""
+    if config.scope == "per_layer":
+        return sum(requested_removals(config, dimensions).values(), Fraction(0))
+    if config.top_k is not None:
+        return Fraction(config.top_k)
+    return exact(config.fraction or 0) * dimensions.layers * dimensions.neurons
+
+
+def candidate_layers(config: FairnessPruningConfig, dimensions: MlpDimensions) -> list[int]:
+    """List the layers that may lose neurons, ascending."""
+    return sorted(range(dimensions.layers) if config.layers is None else config.layers)
 
 
 def requested_removals(
@@ -62,8 +93,15 @@ def amount_findings(config: FairnessPruningConfig, dimensions: MlpDimensions) ->
     """Find amounts that this model cannot give up, and layers or neurons that it lacks."""
     out_of_range = list(_index_findings(config, dimensions))
     yield from out_of_range
-    if out_of_range:
+    if out_of_range or config.diagnose_only:
         return
+    if config.scope == "global":
+        yield from _global_findings(config, dimensions)
+    else:
+        yield from _layer_findings(config, dimensions)
+
+
+def _layer_findings(config: FairnessPruningConfig, dimensions: MlpDimensions) -> Iterator[Finding]:
     asked = requested_removals(config, dimensions)
     counts = removal_counts(config, dimensions)
     pointer = _amount_pointer(config)
@@ -87,11 +125,53 @@ def amount_findings(config: FairnessPruningConfig, dimensions: MlpDimensions) ->
                 "layer, or set `uneven` to `pad` or `mode` to `zero`."
             ),
         )
+    untouched = [layer for layer, n in counts.items() if n == 0]
+    if config.round_to_multiple is not None and 0 < len(untouched) < dimensions.layers:
+        # Rounding would take more neurons from the other layers, and no layer would be smaller.
+        message = (
+            f"Layer {untouched[0]} keeps all of its {dimensions.neurons} neurons, and a model has "
+            "one size for all: there is no width to round. Leave `round_to_multiple` out, or "
+            "remove neurons from every layer."
+        )
+        yield Finding(
+            pointer="/config/round_to_multiple", code="conflicting_fields", message=message
+        )
+
+
+def _global_findings(config: FairnessPruningConfig, dimensions: MlpDimensions) -> Iterator[Finding]:
+    """Find amounts that are too small or too large wherever the ranking takes them from."""
+    count, pointer = global_count(config, dimensions), _amount_pointer(config)
+    total = dimensions.layers * dimensions.neurons
+    layers = len(candidate_layers(config, dimensions))
+    # Each layer keeps at least one neuron, since an MLP without any cannot be stored.
+    available = layers * (dimensions.neurons - 1)
+    asked = requested_total(config, dimensions)
+    if count > available:
+        message = (
+            f"{count} neurons are too many: {layers} layers of {dimensions.neurons} neurons can "
+            f"lose {available}, because each keeps at least one."
+        )
+        yield Finding(pointer=pointer, code="prune_all", message=message)
+    elif asked > 0 and count == 0:
+        message = (
+            f"{float(asked):g} of {total} neurons is less than one; the smallest fraction that "
+            f"removes a neuron is 1/{total}, {_smallest_fraction(total)} rounded up."
+        )
+        yield Finding(pointer=pointer, code="nothing_to_prune", message=message)
+    multiple = config.round_to_multiple
+    if multiple is not None and dimensions.neurons % multiple:
+        message = (
+            f"The layers have {dimensions.neurons} neurons, no multiple of {multiple} themselves, "
+            "so zero neurons might have to make them larger than before; choose a divisor of "
+            f"{dimensions.neurons}."
+        )
+        yield Finding(
+            pointer="/config/round_to_multiple", code="conflicting_fields", message=message
+        )
 
 
 def _amount_pointer(config: FairnessPruningConfig) -> str:
-    fields = ("fraction_by_layer", "neurons_per_layer", "target_expansion", "neuron_indices")
-    given = next((name for name in fields if getattr(config, name) is not None), "fraction")
+    given = next(name for name in AMOUNT_FIELDS if getattr(config, name) is not None)
     return f"/config/{given}"
 
 
@@ -107,8 +187,6 @@ def _nothing_to_prune(
     config: FairnessPruningConfig, dimensions: MlpDimensions, asked: Fraction
 ) -> Finding:
     neurons = dimensions.neurons
-    # Rounded up at the sixth decimal, so that the number shown does remove a neuron.
-    smallest = ceil(Fraction(10**6, neurons)) / 10**6
     if config.target_expansion is not None and asked <= 0:
         percent = Fraction(100 * neurons, dimensions.hidden)
         message = (
@@ -123,9 +201,15 @@ def _nothing_to_prune(
     else:
         message = (
             f"{float(asked):g} of {neurons} neurons is less than one; the smallest fraction "
-            f"that removes a neuron is 1/{neurons}, {smallest:.6f} rounded up."
+            f"that removes a neuron is 1/{neurons}, {_smallest_fraction(neurons)} rounded up."
         )
     return Finding(pointer=_amount_pointer(config), code="nothing_to_prune", message=message)
+
+
+def _smallest_fraction(neurons: int) -> str:
+    # Rounded up, so that the number shown does remove a neuron; a large model needs more digits.
+    digits = max(6, len(str(neurons)) + 1)
+    return f"{ceil(Fraction(10**digits, neurons)) / 10**digits:.{digits}f}"
 
 
 def _index_findings(config: FairnessPruningConfig, dimensions: MlpDimensions) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from workers.methods.fairness_pruning.controls import (
     random_removal,
     removal_counts_of,
 )
+from workers.methods.fairness_pruning.global_selection import select_globally
 from workers.methods.fairness_pruning.importance import importance_scores
 from workers.methods.fairness_pruning.measure_base import category_counts
 from workers.methods.fairness_pruning.outcomes import Removed
@@ -53,7 +54,12 @@ def choose_neurons(ctx: Context, before: PhaseOutput, plan: PairPlan, shape: Sha
             should_stop=ctx.should_stop,
         )
     bias = _pooled_bias(before, plan, config)
-    selection = select_neurons(bias, importance, config, shape.dimensions)
+    if config.scope == "global":
+        pooled = np.stack([bias[layer] for layer in range(shape.dimensions.layers)])
+        by_category = dict(zip(plan.categories, before.arrays["bias_scores"], strict=True))
+        selection = select_globally(pooled, by_category, config, shape.dimensions)
+    else:
+        selection = select_neurons(bias, importance, config, shape.dimensions)
     return Choice(selection=selection, bias=bias, importance=importance)
 
 
@@ -78,8 +84,10 @@ def _by_importance_alone(importance: npt.NDArray[Any]) -> npt.NDArray[np.float32
 
 
 def _needs_importance(config: FairnessPruningConfig, plan: PairPlan) -> bool:
-    """Named neurons are not scored, but the importance control of measured pairs still is."""
-    return config.neuron_indices is None or (config.controls.enabled and bool(plan.measured))
+    """Ask whether anything is ranked by importance: the selection, a control, or the map."""
+    ranks_selection = config.neuron_indices is None and config.scope == "per_layer"
+    ranks_control = config.controls.enabled and bool(plan.measured)
+    return ranks_selection or ranks_control or bool(config.neuron_map)
 
 
 def _pooled_bias(

@@ -1,6 +1,7 @@
-"""Combine bias and importance into one score, and select the neurons to remove.
+"""Combine bias and importance into one score, and select the neurons to remove from each layer.
 
-Everything runs on the CPU in a fixed order: among equal scores the lower index goes first.
+Everything runs on the CPU in a fixed order: among equal scores the lower index goes first. The
+other scope, which ranks the neurons of all layers together, is in `global_selection`.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from app.catalog.fairness_pruning.amounts import removal_counts, requested_removals
+from app.catalog.fairness_pruning.amounts import removal_counts, requested_total
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.domain.architectures import MlpDimensions
 
@@ -108,7 +109,7 @@ def select_neurons(
     if config.neuron_indices is not None:
         named = config.neuron_indices
         removed = {n: sorted(named.get(n, ())) for n in range(dimensions.layers)}
-        return _selection(removed, {}, (), config, dimensions)
+        return selection_of(removed, {}, (), config, dimensions)
     counts = removal_counts(config, dimensions)
     for scores in (bias, importance):
         if any(n not in scores or scores[n].shape != (dimensions.neurons,) for n in counts):
@@ -125,18 +126,19 @@ def select_neurons(
         for n, count in counts.items()
         if count and config.bias_weight > 0 and no_bias_signal(bias[n])
     )
-    return _selection(removed, combined, warnings, config, dimensions)
+    return selection_of(removed, combined, warnings, config, dimensions)
 
 
-def _selection(
+def selection_of(
     removed: dict[int, list[int]],
     scores: dict[int, Vector],
     warnings: tuple[SelectionWarning, ...],
     config: FairnessPruningConfig,
     dimensions: MlpDimensions,
 ) -> Selection:
+    """Put a selection together with the share of all neurons that it was meant to be, and is."""
     total = dimensions.layers * dimensions.neurons
-    asked = sum(requested_removals(config, dimensions).values())
+    asked = requested_total(config, dimensions)
     return Selection(
         removed=removed,
         scores=scores,
