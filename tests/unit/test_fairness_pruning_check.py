@@ -98,6 +98,8 @@ def test_valid_config_has_no_findings() -> None:
     assert run_check() == CheckResult()
 
 
+GLOBAL: dict[str, Any] = {"scope": "global"}
+
 INVALID: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "less than one neuron": (
         {"fraction": 0.002},
@@ -160,6 +162,51 @@ INVALID: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "bad_index",
         "/config/neuron_indices/2",
         "neuron 172",
+    ),
+    "no such layer to rank": ({**GLOBAL, "layers": [4]}, "bad_index", "/config/layers", "layer 4"),
+    "less than one of the model": (
+        {**GLOBAL, "fraction": 0.001},
+        "nothing_to_prune",
+        "/config/fraction",
+        "1/688, 0.001454",
+    ),
+    "more than the model can lose": (
+        {**GLOBAL, "fraction": None, "top_k": 685},
+        "prune_all",
+        "/config/top_k",
+        "can lose 684",
+    ),
+    "more than one layer can lose": (
+        {**GLOBAL, "fraction": 0.25, "layers": [2]},
+        "prune_all",
+        "/config/fraction",
+        "can lose 171",
+    ),
+    "width that is no multiple before": (
+        {**GLOBAL, "round_to_multiple": 16, "round_direction": "up"},
+        "conflicting_fields",
+        "/config/round_to_multiple",
+        "no multiple of 16",
+    ),
+    "rounding beside a layer that keeps all": (
+        {"layers": [0, 1], "round_to_multiple": 16},
+        "conflicting_fields",
+        "/config/round_to_multiple",
+        "Layer 2 keeps all",
+    ),
+    "rule with one category left": (
+        {
+            **GLOBAL,
+            "pairs": [
+                {**PAIR, "category": "gender"},
+                {"prompt_1": "a b", "prompt_2": "a b c", "category": "age"},
+            ],
+            "category_rule": "union",
+            "on_length_mismatch": "skip",
+        },
+        "pair_length_mismatch",
+        "/config/category_rule",
+        "two or more categories",
     ),
     "identical tokens": (
         {"pairs": [PAIR, {"prompt_1": "a b", "prompt_2": "a  b"}]},
@@ -265,7 +312,7 @@ def test_named_neurons_need_no_tokenizer() -> None:
 
 
 def test_incompatible_model_hides_findings_about_the_config() -> None:
-    broken = ModelFacts({"model_type": "bloom"}, {}, (), encode)
+    broken = ModelFacts({"model_type": "unheard_of"}, {}, (), encode)
     result = run_check(broken, fraction=0.002)
 
     assert [finding.code for finding in result.incompatible] == ["unsupported_architecture"]
@@ -296,3 +343,78 @@ def test_scaling_by_nothing_is_told() -> None:
     (warning,) = run_check(mode="scale").warnings
 
     assert "mode `zero`" in warning
+
+
+def test_counts_by_layer_of_a_global_ranking_are_unknown() -> None:
+    with pytest.raises(ValueError, match="ranking"):
+        counts(40, **GLOBAL)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"fraction": 0.05}, "no smaller than before if a layer loses none"),
+        ({"fraction": None, "top_k": 3}, "some layers lose none"),
+        ({"fraction": 0.05, "layers": [0, 1]}, "some layers lose none"),
+    ],
+    ids=["enough for all layers", "fewer neurons than layers", "fewer layers"],
+)
+def test_global_scope_tells_before_the_job_that_layers_are_filled_up(
+    fields: dict[str, Any], told: str
+) -> None:
+    (warning,) = run_check(**GLOBAL, **fields).warnings
+
+    assert "known only after scoring" in warning
+    assert told in warning
+
+
+@pytest.mark.parametrize("mode", ["zero", "scale"])
+def test_no_layer_is_filled_up_where_shapes_stay(mode: str) -> None:
+    factor: dict[str, Any] = {"scale_factor": 0.5} if mode == "scale" else {}
+
+    assert run_check(**GLOBAL, mode=mode, **factor).warnings == ()
+
+
+@pytest.mark.parametrize(("rule", "told"), [("intersection", "at most 34"), ("union", "or more")])
+def test_number_of_a_category_rule_is_told_as_a_bound(rule: str, told: str) -> None:
+    pairs = [{**PAIR, "category": name} for name in ("gender", "age")]
+
+    (warning,) = run_check(**GLOBAL, mode="zero", pairs=pairs, category_rule=rule).warnings
+
+    assert told in warning
+
+
+def test_global_fraction_of_zero_is_allowed_with_a_warning() -> None:
+    (warning,) = run_check(**GLOBAL, fraction=0.0).warnings
+
+    assert warning == "No neuron is removed: the result equals the base model."
+
+
+def test_width_that_quantisers_cannot_use_is_told_before_the_job() -> None:
+    (warning,) = run_check(facts(256), fraction=0.05).warnings
+
+    assert "store 244 of 256 neurons" in warning
+
+
+def test_diagnosis_says_nothing_of_amounts() -> None:
+    assert run_check(fraction=None, diagnose_only=True) == CheckResult()
+
+
+def test_layer_to_plot_is_checked_in_a_diagnosis_too() -> None:
+    (finding,) = run_check(fraction=None, diagnose_only=True, plot_layers=[9]).invalid
+
+    assert (finding.code, finding.pointer) == ("bad_index", "/config/plot_layers")
+
+
+def test_layers_of_experts_have_no_neuron_map() -> None:
+    config = FairnessPruningConfig.model_validate(
+        {"pairs": [PAIR], "diagnose_only": True, "neuron_map": True}
+    )
+    sizes = {"num_hidden_layers": 1, "hidden_size": HIDDEN, "intermediate_size": 16}
+    names = {f"model.layers.0.{name}.weight" for name in ("input_layernorm", "self_attn.q_proj")}
+    tensors = {name: TensorFact("F32", (HIDDEN,), "model.safetensors", 4) for name in names}
+    model = ModelFacts({"model_type": "mixtral", **sizes}, tensors, (), encode)
+
+    assert check(config.model_copy(update={"neuron_map": False}), model) == CheckResult()
+    (finding,) = check(config, model).invalid
+    assert (finding.code, finding.pointer) == ("unsupported_mlp", "/config/neuron_map")

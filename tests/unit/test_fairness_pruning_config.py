@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from app.catalog.fairness_pruning.config import EDIT_FIELDS, FairnessPruningConfig
+from app.catalog.fairness_pruning.presets import AMOUNT_FIELDS
 from app.catalog.fairness_pruning.resolve import resolve
 from app.catalog.method import schema_of
 from app.catalog.methods.fairness_pruning import METHOD
@@ -73,6 +74,12 @@ def test_explicit_field_overrides_the_preset() -> None:
 def test_other_amount_takes_the_place_of_the_presets_fraction(amount: dict[str, Any]) -> None:
     assert config(preset="article", **amount).fraction is None
 
+
+GLOBAL: dict[str, Any] = {"scope": "global"}
+TWO_CATEGORIES = [
+    {"prompt_1": "The boy sat", "prompt_2": "The girl sat", "category": "gender"},
+    {"prompt_1": "The old man", "prompt_2": "The young man", "category": "age"},
+]
 
 REFUSED: dict[str, tuple[dict[str, Any], str, tuple[str | int, ...]]] = {
     "unknown field": ({"fractoin": 0.1}, "extra_forbidden", ("fractoin",)),
@@ -179,6 +186,49 @@ REFUSED: dict[str, tuple[dict[str, Any], str, tuple[str | int, ...]]] = {
         ("amplification", "threshold"),
     ),
     "unknown plot": ({"plots": ["violin"]}, "literal_error", ("plots", 0)),
+    "plot twice": ({"plots": ["pca", "heatmap", "pca"]}, "repeated_entry", ()),
+    "count over the model by layer": ({"top_k": 5}, "conflicting_fields", ()),
+    "no neurons of the model": ({**GLOBAL, "top_k": 0}, "greater_than_equal", ("top_k",)),
+    "two global amounts": ({**GLOBAL, "top_k": 5, "fraction": 0.1}, "one_amount", ()),
+    "global count by layer": ({**GLOBAL, "neurons_per_layer": 5}, "conflicting_fields", ()),
+    "global fraction by layer": (
+        {**GLOBAL, "fraction_by_layer": {"0": 0.1}},
+        "conflicting_fields",
+        (),
+    ),
+    "global target": ({**GLOBAL, "target_expansion": 200.0}, "conflicting_fields", ()),
+    "global scope of named neurons": (
+        {**GLOBAL, "neuron_indices": {"0": [1]}},
+        "conflicting_fields",
+        (),
+    ),
+    "global weight of importance": ({**GLOBAL, "bias_weight": 0.5}, "conflicting_fields", ()),
+    "global and even": ({**GLOBAL, "uneven": "error"}, "conflicting_fields", ()),
+    "global width rounded down": ({**GLOBAL, "round_to_multiple": 64}, "conflicting_fields", ()),
+    "rule by layer": (
+        {"pairs": TWO_CATEGORIES, "category_rule": "union"},
+        "conflicting_fields",
+        (),
+    ),
+    "rule over one category": (
+        {**GLOBAL, "pairs": TWO_CATEGORIES[:1], "category_rule": "union"},
+        "conflicting_fields",
+        (),
+    ),
+    "rule with an unnamed category": (
+        {**GLOBAL, "pairs": [*TWO_CATEGORIES, PAIR], "category_rule": "intersection"},
+        "conflicting_fields",
+        (),
+    ),
+    "rule over a category that is held out": (
+        {
+            **GLOBAL,
+            "pairs": [TWO_CATEGORIES[0], {**TWO_CATEGORIES[1], "split": "holdout"}],
+            "category_rule": "union",
+        },
+        "conflicting_fields",
+        (),
+    ),
 }
 
 
@@ -275,6 +325,10 @@ def test_resolved_pairs_keep_the_users_order() -> None:
         {"pairs": user_pairs(11), "neuron_indices": {"2": [1]}},
         {"generation": {"max_new_tokens": 7}},
         {"fraction_by_layer": {"0": 0.25, "2": 0.5}},
+        {"pairs": ["gender", "race"], "diagnose_only": True, "preset": "article"},
+        {"pairs": ["gender", "race"], **GLOBAL, "category_rule": "intersection"},
+        {"preset": "optipfair", **GLOBAL, "top_k": 9, "mode": "zero"},
+        {**GLOBAL, "round_to_multiple": 8, "round_direction": "up", "layers": [1]},
     ],
 )
 def test_resolving_again_changes_nothing_even_after_json(fields: dict[str, Any]) -> None:
@@ -283,6 +337,70 @@ def test_resolving_again_changes_nothing_even_after_json(fields: dict[str, Any])
 
     assert resolve(resolved) == resolved
     assert resolve(reread) == resolved
+
+
+@pytest.mark.parametrize("preset", [None, "article", "optipfair"])
+def test_global_scope_ranks_by_bias_alone_whatever_the_preset_weighs(preset: str | None) -> None:
+    assert config(preset=preset, **GLOBAL).bias_weight == 1.0
+
+
+def test_global_scope_keeps_the_importance_that_ranks_its_control() -> None:
+    assert config(preset="article", **GLOBAL).importance == "ppm"
+
+
+def test_number_of_neurons_takes_the_place_of_the_presets_fraction() -> None:
+    whole = config(preset="article", top_k=64, **GLOBAL)
+
+    assert (whole.top_k, whole.fraction) == (64, None)
+
+
+@pytest.mark.parametrize("rule", ["pooled", "intersection", "union"])
+def test_every_category_rule_is_valid_with_two_categories(rule: str) -> None:
+    assert config(**GLOBAL, pairs=TWO_CATEGORIES, category_rule=rule).category_rule == rule
+
+
+@pytest.mark.parametrize("preset", [None, "article", "optipfair"])
+def test_diagnosis_alone_has_no_amount(preset: str | None) -> None:
+    diagnosis = config(preset=preset, diagnose_only=True)
+
+    assert all(getattr(diagnosis, name) is None for name in AMOUNT_FIELDS)
+
+
+EDIT_OPTIONS: dict[str, Any] = {
+    "fraction": 0.002,
+    "fraction_by_layer": {"0": 0.1},
+    "neurons_per_layer": 3,
+    "target_expansion": 200.0,
+    "top_k": 5,
+    "neuron_indices": {"0": [1]},
+    "mode": "zero",
+    "scale_factor": 0.5,
+    "uneven": "error",
+    "round_to_multiple": 16,
+    "round_direction": "up",
+    "layers": [0],
+    "scope": "global",
+    "category_rule": "union",
+    "controls": {"enabled": False},
+}
+
+
+@pytest.mark.parametrize(("field", "value"), EDIT_OPTIONS.items())
+def test_option_of_an_edit_is_refused_by_name_in_a_diagnosis(field: str, value: Any) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        config(diagnose_only=True, **{field: value})
+
+    (error,) = refusal.value.errors()
+    assert (error["type"], error["ctx"]) == ("conflicting_fields", {"field": field})
+
+
+def test_no_option_of_an_edit_is_forgotten() -> None:
+    assert set(EDIT_OPTIONS) <= set(EDIT_FIELDS)
+
+
+def test_diagnosis_needs_pairs() -> None:
+    with pytest.raises(ValidationError, match="pairs_required"):
+        FairnessPruningConfig.model_validate({"diagnose_only": True})
 
 
 def test_example_config_is_valid() -> None:

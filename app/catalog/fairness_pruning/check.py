@@ -3,11 +3,22 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from app.catalog.fairness_pruning.amounts import amount_findings, removal_counts
-from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from app.catalog.fairness_pruning.amounts import (
+    amount_findings,
+    global_count,
+    removal_counts,
+)
+from app.catalog.fairness_pruning.config import MIN_CATEGORIES, FairnessPruningConfig
 from app.catalog.fairness_pruning.pairs import PromptPair
+from app.catalog.fairness_pruning.widths import describe_width
 from app.catalog.method import CheckResult
-from app.domain.architectures import MlpDimensions, check_mlps, find_layout
+from app.domain.architectures import (
+    MlpDimensions,
+    MlpLayout,
+    check_diagnosis,
+    check_mlps,
+    find_layout,
+)
 from app.domain.errors import Finding
 from app.domain.models import ModelFacts
 from app.domain.native_tensors import check_native_tensors
@@ -18,10 +29,16 @@ Encode = Callable[[str], list[int]]
 _MAX_FINDINGS = 100
 _SHOWN_CHARACTERS = 60
 
+_NOTHING_REMOVED = "No neuron is removed: the result equals the base model."
+
 
 def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
     """Find whatever would make the job fail, as far as it shows without weights."""
-    incompatible = check_mlps(facts) or check_native_tensors(facts)
+    if config.diagnose_only:
+        unfit = check_diagnosis(facts)
+    else:
+        unfit = check_mlps(facts, resizes=config.mode == "prune")
+    incompatible = unfit or check_native_tensors(facts)
     layout = find_layout(facts.model_type)
     if incompatible or layout is None:
         return CheckResult(incompatible=incompatible)
@@ -31,13 +48,14 @@ def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
         message = "The model has no tokenizer files, and prompts cannot be read without them."
         finding = Finding(pointer="/model", code="tokenizer_missing", message=message)
         return CheckResult(incompatible=(finding,))
-    invalid = list(amount_findings(config, dimensions))
+    invalid = [*amount_findings(config, dimensions), *_neuron_findings(config, layout)]
     warnings = [] if invalid else list(_amount_warnings(config, dimensions))
     if facts.encode is not None:
         tokens = _PairTokens(config, facts.encode)
-        limit = _token_limit(config, facts)
+        positions = layout.max_positions(facts.config)
+        limit = min(config.max_prompt_tokens, positions or config.max_prompt_tokens)
         invalid += islice(_pair_findings(tokens, limit), _MAX_FINDINGS)
-        invalid += _generation_findings(tokens, facts)
+        invalid += _generation_findings(tokens, positions)
         warnings += [*_length_warnings(tokens), *_generation_warnings(tokens)]
     warnings += _repetition_warnings(config)
     return CheckResult(invalid=tuple(invalid), warnings=tuple(warnings))
@@ -63,9 +81,14 @@ class _PairTokens:
                 yield f"/config/{field}/{index}", pair, first, second
 
 
-def _token_limit(config: FairnessPruningConfig, facts: ModelFacts) -> int:
-    positions = facts.config.get("max_position_embeddings")
-    return min(config.max_prompt_tokens, positions if isinstance(positions, int) else 2**31)
+def _neuron_findings(config: FairnessPruningConfig, layout: MlpLayout) -> Iterator[Finding]:
+    """Find what a diagnosis cannot give where layers have experts in place of neurons."""
+    if config.neuron_map and not layout.is_editable:
+        message = (
+            "The layers of this model have experts in place of one set of neurons, and neurons of "
+            "experts are not measured; set `neuron_map` to false."
+        )
+        yield Finding(pointer="/config/neuron_map", code="unsupported_mlp", message=message)
 
 
 def _pair_findings(tokens: _PairTokens, limit: int) -> Iterator[Finding]:
@@ -84,23 +107,35 @@ def _pair_findings(tokens: _PairTokens, limit: int) -> Iterator[Finding]:
                 "words of equal length, or set `on_length_mismatch` to `align` or `skip`."
             )
             yield Finding(pointer=pointer, code="pair_length_mismatch", message=message)
-    if rule == "skip" and _all_unequal(tokens):
+    if rule == "skip":
+        yield from _skip_findings(tokens)
+
+
+def _skip_findings(tokens: _PairTokens) -> Iterator[Finding]:
+    """Find selections of which too little is left once pairs of unequal length are skipped."""
+    chosen = [entry for entry in tokens.by_field["pairs"] if entry[0].split != "holdout"]
+    measured = [pair for pair, first, second in chosen if len(first) == len(second)]
+    advice = "set `on_length_mismatch` to `align` or choose other words."
+    if chosen and not measured:
         message = (
             "Every pair for selection has prompts of different token counts, so all would be "
-            "skipped; set `on_length_mismatch` to `align` or choose other words."
+            f"skipped; {advice}"
         )
         yield Finding(pointer="/config/pairs", code="pair_length_mismatch", message=message)
+    elif (
+        tokens.config.category_rule != "pooled"
+        and len({pair.category for pair in measured}) < MIN_CATEGORIES
+    ):
+        message = (
+            f"`category_rule` `{tokens.config.category_rule}` needs two or more categories, and "
+            f"all pairs but those of one have prompts of different token counts; {advice}"
+        )
+        yield Finding(pointer="/config/category_rule", code="pair_length_mismatch", message=message)
 
 
-def _all_unequal(tokens: _PairTokens) -> bool:
-    chosen = [entry for entry in tokens.by_field["pairs"] if entry[0].split != "holdout"]
-    return bool(chosen) and all(len(first) != len(second) for _, first, second in chosen)
-
-
-def _generation_findings(tokens: _PairTokens, facts: ModelFacts) -> Iterator[Finding]:
+def _generation_findings(tokens: _PairTokens, positions: int | None) -> Iterator[Finding]:
     settings = tokens.config.generation
-    positions = facts.config.get("max_position_embeddings")
-    if not isinstance(positions, int) or not settings.max_pairs or not tokens.by_field["pairs"]:
+    if positions is None or not settings.max_pairs or not tokens.by_field["pairs"]:
         return
     field, total = "max_length", settings.max_length or 0
     if settings.max_new_tokens is not None:
@@ -156,18 +191,59 @@ def _repetition_warnings(config: FairnessPruningConfig) -> Iterator[str]:
 
 
 def _amount_warnings(config: FairnessPruningConfig, dimensions: MlpDimensions) -> Iterator[str]:
-    counts: Sequence[int] = list(removal_counts(config, dimensions).values())
-    if not any(counts):
-        yield "No neuron is removed: the result equals the base model."
-    elif config.mode == "scale" and config.scale_factor == 0:
+    if config.diagnose_only:
+        return
+    if config.mode == "scale" and config.scale_factor == 0:
         yield "`scale_factor` is 0, which is the mode `zero`; give a factor above 0 to scale."
-    elif config.mode == "prune" and len(set(counts)) > 1:
-        kept = dimensions.neurons - min(counts)
-        effect = "no smaller than before" if kept == dimensions.neurons else "padded"
+    if config.scope == "global":
+        yield from _global_warnings(config, dimensions)
+        return
+    counts = removal_counts(config, dimensions)
+    if not any(counts.values()):
+        yield _NOTHING_REMOVED
+        return
+    width = describe_width(config, dimensions, counts)
+    if config.mode == "prune" and len(set(counts.values())) > 1:
+        effect = "no smaller than before" if width.stored == width.base else "padded"
         yield (
-            f"Layers lose different numbers of neurons, so all keep {kept} and shorter ones are "
-            f"filled with zero neurons: the model is {effect}."
+            f"Layers lose different numbers of neurons, so all keep {width.stored} and shorter "
+            f"ones are filled with zero neurons: the model is {effect}."
         )
+    if width.advice is not None:
+        yield width.advice
+
+
+def _global_warnings(config: FairnessPruningConfig, dimensions: MlpDimensions) -> Iterator[str]:
+    """Say what is known before the neurons are ranked, and what is not."""
+    count = global_count(config, dimensions)
+    if not count:
+        yield _NOTHING_REMOVED
+        return
+    if config.category_rule != "pooled":
+        outcome = {
+            "intersection": f"at most {count} neurons are removed, and none where the sets have "
+            "no neuron in common",
+            "union": f"{count} neurons or more are removed, the more the sets differ",
+        }[config.category_rule]
+        yield (
+            f"`category_rule` `{config.category_rule}` makes a top set of {count} neurons for "
+            f"each category: {outcome}."
+        )
+    if config.mode == "prune":
+        yield _padding_warning(config, dimensions, count)
+
+
+def _padding_warning(config: FairnessPruningConfig, dimensions: MlpDimensions, count: int) -> str:
+    may_pass_by = config.layers is not None and len(config.layers) < dimensions.layers
+    if may_pass_by or (config.category_rule != "union" and count < dimensions.layers):
+        size = "and since some layers lose none, the model is no smaller than before"
+    else:
+        size = "and the model is no smaller than before if a layer loses none"
+    return (
+        "Scope `global` takes neurons wherever they score highest, so it is known only after "
+        "scoring how many each layer loses. A model has one width for all layers: those that lose "
+        f"more are filled with zero neurons, {size}."
+    )
 
 
 def _shown(pair: PromptPair) -> str:
