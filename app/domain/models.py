@@ -29,13 +29,15 @@ class ModelFacts:
     """Config, tensor headers and tokenizer of a model: all that a check at POST may use.
 
     `encode` turns a text into token ids with special tokens, exactly as the engine will; it is
-    None for a model without a tokenizer.
+    None for a model without a tokenizer. `gguf_obstacle` says what in the tokenizer has no place
+    in a GGUF file, None for nothing.
     """
 
     config: Mapping[str, Any]
     tensors: Mapping[str, TensorFact]
     files: tuple[FileFact, ...]
     encode: Callable[[str], list[int]] | None = None
+    gguf_obstacle: Callable[[], str | None] | None = None
 
     @property
     def model_type(self) -> str:

@@ -30,7 +30,7 @@ class ResolvedOutputs(SpecPart):
     """What is kept of a finished job."""
 
     register_as: str | None
-    formats: tuple[Literal["safetensors"], ...]
+    formats: tuple[Literal["safetensors", "gguf"], ...]
     plots: bool
     keep_checkpoints: int
 

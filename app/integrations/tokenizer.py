@@ -15,6 +15,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from app.domain.gguf_tokenizers import NotExportable, gguf_tokenizer, read_parts
 from app.integrations.tokenizer_class import tokenizer_class
 
 _NAMED_TOKENS = (
@@ -55,10 +56,12 @@ class TextEncoder:
     """Text to token ids, special tokens included, and the largest id that can come out.
 
     `encode` raises `TokenizerBroken` where the tokenizer has no token for a part of the text.
+    `gguf_obstacle` says what of the tokenizer has no place in a GGUF file, None for nothing.
     """
 
     encode: Callable[[str], list[int]]
     largest_id: int
+    gguf_obstacle: Callable[[], str | None]
 
 
 def load_encoder(files: TokenizerFiles, model_config: Mapping[str, Any]) -> TextEncoder:
@@ -77,7 +80,32 @@ def load_encoder(files: TokenizerFiles, model_config: Mapping[str, Any]) -> Text
         with _library_errors():
             return list(tokenizer.encode(text, add_special_tokens=True).ids)
 
-    return TextEncoder(encode, largest_id)
+    def gguf_obstacle() -> str | None:
+        with _library_errors():
+            return _gguf_obstacle(tokenizer, files, model_config)
+
+    return TextEncoder(encode, largest_id, gguf_obstacle)
+
+
+def _gguf_obstacle(
+    tokenizer: Tokenizer, files: TokenizerFiles, model_config: Mapping[str, Any]
+) -> str | None:
+    # Read again when it is asked for: a vocabulary would otherwise stay in memory for nothing.
+    content = json.loads(files.text)
+    name = tokenizer_class(files.config, model_config, byte_level='"ByteLevel"' in files.text)
+    settings = _settings(files, _DEFAULT_TOKENS.get(name, {}))
+    special = {
+        kind: tokenizer.token_to_id(_content(settings.get(f"{kind}_token")))
+        for kind in ("bos", "eos")
+    }
+    model = content["model"]
+    try:
+        gguf_tokenizer(
+            read_parts(tokenizer, vocab=_vocabulary(model), merges=_merges(model), special=special)
+        )
+    except NotExportable as exc:
+        return str(exc)
+    return None
 
 
 @contextmanager

@@ -27,6 +27,7 @@ _MEMORY_BYTES = 2 * 2**30
 _ANSWER_TIMEOUT_S = 20.0
 # 4096 characters, the longest text of a request, are at most some 16,000 tokens.
 _MAX_ANSWER_BYTES = 4 * 2**20
+_GGUF_QUESTION = {"gguf": True}
 _BEYOND_LIMITS = (
     f"reading it or encoding a prompt with it failed, or took more than {_ANSWER_TIMEOUT_S:.0f} s "
     f"or {_MEMORY_BYTES // 2**30} GiB"
@@ -40,7 +41,7 @@ def load_isolated_encoder(files: TokenizerFiles, model_config: Mapping[str, Any]
     ended, and started again for the next text.
     """
     process = _EncoderProcess(files, model_config)
-    return TextEncoder(process.encode, process.largest_id)
+    return TextEncoder(process.encode, process.largest_id, process.gguf_obstacle)
 
 
 class _EncoderProcess:
@@ -57,6 +58,13 @@ class _EncoderProcess:
             if self._connection is None:
                 self._start()
             return [int(token) for token in self._ask(text)]
+
+    def gguf_obstacle(self) -> str | None:
+        with self._lock:
+            if self._connection is None:
+                self._start()
+            answer = self._ask(_GGUF_QUESTION)
+        return None if answer is None else str(answer)
 
     def _start(self) -> Any:
         ours, theirs = Pipe()
@@ -105,7 +113,10 @@ def _end(process: "subprocess.Popen[bytes]", connection: Connection) -> None:
 
 
 def _serve(connection: Connection) -> None:
-    """Load the encoder of the first message, then answer every text with its ids."""
+    """Load the encoder of the first message, then answer every text with its ids.
+
+    A question that is no text asks what stands against a GGUF file.
+    """
     encoder: TextEncoder | None = None
     while True:
         question = json.loads(connection.recv_bytes())
@@ -115,6 +126,8 @@ def _serve(connection: Connection) -> None:
                 files = TokenizerFiles(**question["files"])
                 encoder = load_encoder(files, question["model_config"])
                 value = encoder.largest_id
+            elif question == _GGUF_QUESTION:
+                value = encoder.gguf_obstacle()
             else:
                 value = encoder.encode(question)
             answer = {"value": value}

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from app.demo_models import DEMO_MODELS
 from app.schemas.base import (
     JsonObject,
     Labels,
@@ -17,7 +18,7 @@ from app.schemas.base import (
     Timestamp,
 )
 
-SOURCES = ("hub", "path", "version_id")
+SOURCES = ("demo", "hub", "path", "version_id")
 MAX_SEED = 2**63 - 1
 MAX_WAIT_S = 60
 
@@ -28,8 +29,13 @@ Short = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 
 
 class ModelReference(RequestBody):
-    """The model to work on: exactly one of `hub`, `path` and `version_id`."""
+    """The model to work on: exactly one of `demo`, `hub`, `path` and `version_id`."""
 
+    demo: Short | None = Field(
+        default=None,
+        description=f"Small model that comes with the service: {' or '.join(DEMO_MODELS)}.",
+        examples=["tiny-llama"],
+    )
     hub: Short | None = Field(
         default=None, description="Repository of the model hub.", examples=["org/name"]
     )
@@ -50,7 +56,7 @@ class ModelReference(RequestBody):
             found = f"not {' and '.join(given)} together" if given else "none is there"
             raise PydanticCustomError(
                 "one_source",
-                "Give exactly one of hub, path and version_id: {found}.",
+                "Give exactly one of demo, hub, path and version_id: {found}.",
                 {"found": found},
             )
         if self.revision is not None and self.hub is None:
@@ -78,11 +84,27 @@ class OutputsRequest(RequestBody):
     register_as: (
         Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] | None
     ) = Field(default=None, description="Name of the model to add the result to as a version.")
-    formats: list[Literal["safetensors"]] = Field(
-        default=["safetensors"], min_length=1, max_length=1
+    formats: list[Literal["safetensors", "gguf"]] = Field(
+        default=["safetensors"],
+        min_length=1,
+        max_length=2,
+        description="`safetensors` always; `gguf` beside it for an artifact that llama.cpp reads.",
+        examples=[["safetensors", "gguf"]],
     )
     plots: bool = True
     keep_checkpoints: int = Field(default=0, ge=0, le=10)
+
+    @field_validator("formats")
+    @classmethod
+    def _safetensors_once(cls, formats: list[str]) -> list[str]:
+        if "safetensors" not in formats:
+            raise PydanticCustomError(
+                "safetensors_missing",
+                'Give ["safetensors", "gguf"]: gguf comes beside safetensors, never alone.',
+            )
+        if len(set(formats)) != len(formats):
+            raise PydanticCustomError("format_twice", "Give each format once.")
+        return formats
 
 
 class BenchmarkRequest(RequestBody):

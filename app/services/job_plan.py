@@ -1,6 +1,6 @@
 """Decide at POST everything that can be decided without weights."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -22,9 +22,17 @@ from app.domain.errors import (
 )
 from app.domain.estimate import Estimate, Workload, estimate
 from app.domain.findings import did_you_mean, findings_of
+from app.domain.gguf_families import gguf_findings, gguf_warnings
 from app.domain.ids import IdPrefix, format_id, parse_id
 from app.domain.models import FileFact, ModelFacts
-from app.domain.sources import HubSource, ModelSource, PathSource, VersionSource
+from app.domain.sources import (
+    DemoSource,
+    HubSource,
+    ModelSource,
+    PathSource,
+    VersionSource,
+    shown_name,
+)
 from app.domain.specs import ResolvedBenchmark, ResolvedOutputs, ResolvedResources, ResolvedSpec
 from app.schemas.jobs import JobRequest, ModelReference
 from app.security.scopes import Principal, Scope
@@ -88,7 +96,11 @@ def plan_job(context: ServiceContext, principal: Principal, request: JobRequest)
         trains=method.requires_training,
         kept_checkpoints=request.outputs.keep_checkpoints,
     )
-    warnings = (*inspected.warnings, *check.warnings)
+    warnings = (
+        *inspected.warnings,
+        *check.warnings,
+        *_check_formats(request.outputs.formats, inspected.facts),
+    )
     return JobPlan(request, spec, estimate(work), warnings, version_id)
 
 
@@ -198,6 +210,8 @@ def _inspect(
     source: ModelSource = PathSource(reference.path or "")
     if reference.hub is not None:
         source = HubSource(reference.hub, reference.revision or "main")
+    if reference.demo is not None:
+        source = DemoSource(reference.demo)
     return inspect_source(source, settings=context.intake)
 
 
@@ -227,8 +241,7 @@ def _with_origin(inspected: InspectedModel, origin: VersionOrigin) -> InspectedM
     """Keep with the pinned version what a reader knows it by: its job and its base model."""
     pinned = inspected.pinned.copy()
     pinned["job_id"] = format_id(IdPrefix.JOB, origin.job_id)
-    base = origin.base_source
-    name = base.get("base_name") or base.get("repo_id") or base.get("name")
+    name = origin.base_source.get("base_name") or shown_name(origin.base_source)
     if name:
         pinned["base_name"] = str(name)
     return replace(inspected, pinned=pinned)
@@ -249,6 +262,16 @@ def _check(
         detail = f"The config does not fit {method.name} on this model."
         raise ConfigInvalid(detail, findings=result.invalid)
     return resolved, result
+
+
+def _check_formats(formats: Collection[str], facts: ModelFacts) -> tuple[str, ...]:
+    """Refuse a format that the model cannot be written in; give warnings of one that it can."""
+    if "gguf" not in formats:
+        return ()
+    findings = gguf_findings(facts)
+    if findings:
+        raise ValidationFailed("The model cannot be exported to GGUF.", findings=findings)
+    return gguf_warnings(facts)
 
 
 def _resolved_spec(

@@ -20,7 +20,14 @@ from app.domain.errors import (
     ValidationFailed,
 )
 from app.domain.models import FileFact, ModelFacts, TensorFact
-from app.domain.sources import HubSource, ModelSource, PathSource, PinnedFile, PinnedModel
+from app.domain.sources import (
+    DemoSource,
+    HubSource,
+    ModelSource,
+    PathSource,
+    PinnedFile,
+    PinnedModel,
+)
 from app.integrations.hub import Deadline, HubClient
 from app.integrations.hub.names import check_hub_source
 from app.security import model_files
@@ -38,6 +45,7 @@ from app.services.model_readers import (
     ModelReader,
     ReadBlob,
     VersionReader,
+    open_demo,
     open_folder,
     open_hub,
 )
@@ -99,6 +107,11 @@ def inspect_source(
         inspection = inspect_files(reader, settings)
         pinned = PinnedModel(type="path", name=source.name, files=inspection.pinned)
         identity = f"path:{source.name}#{canonical_sha256(inspection.pinned)}"
+        return _inspected(inspection, pinned, identity)
+    if isinstance(source, DemoSource):
+        inspection = inspect_files(open_demo(source.name), settings)
+        pinned = PinnedModel(type="demo", name=source.name, files=inspection.pinned)
+        identity = f"demo:{source.name}#{canonical_sha256(inspection.pinned)}"
         return _inspected(inspection, pinned, identity)
     if read_blob is None:
         raise ValueError("a model version can only be read with read_blob")
@@ -177,14 +190,19 @@ def inspect_files(
     tensors = _join(headers, index)
     if cleaned.named_code:
         verify_native_tensors(cleaned.config, tensors)
-    encode, warnings = read_encoder(small, cleaned.config, tensors, cache=settings.encoders)
+    tokenizer, warnings = read_encoder(small, cleaned.config, tensors, cache=settings.encoders)
     pinned = [_pin(reader, name, small.get(name), headers.get(name)) for name in wanted]
     if choice.stale_index:
         warnings = (*warnings, "The index file was ignored: model.safetensors is complete.")
     files = tuple(FileFact(file["path"], file["size"], file["sha256"]) for file in pinned)
-    return FilesInspection(
-        ModelFacts(cleaned.config, tensors, files, encode), pinned, (*cleaned.warnings, *warnings)
+    facts = ModelFacts(
+        cleaned.config,
+        tensors,
+        files,
+        encode=tokenizer.encode if tokenizer else None,
+        gguf_obstacle=tokenizer.gguf_obstacle if tokenizer else None,
     )
+    return FilesInspection(facts, pinned, (*cleaned.warnings, *warnings))
 
 
 def _wanted(names: Iterable[str], shards: Sequence[str], index: str | None) -> list[str]:

@@ -4,6 +4,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from app.domain.canonical import canonical_sha256
@@ -39,6 +40,14 @@ _NO_TOKENIZER = (
 Encode = Callable[[str], list[int]]
 
 
+@dataclass(frozen=True, slots=True)
+class ModelTokenizer:
+    """What can be asked of a model's tokenizer at POST; see `ModelFacts`."""
+
+    encode: Encode
+    gguf_obstacle: Callable[[], str | None]
+
+
 class EncoderCache:
     """The encoders used last, by the bytes of their files: building one can take a second."""
 
@@ -67,10 +76,10 @@ def read_encoder(
     tensors: Mapping[str, TensorFact],
     *,
     cache: EncoderCache,
-) -> tuple[Encode | None, tuple[str, ...]]:
+) -> tuple[ModelTokenizer | None, tuple[str, ...]]:
     """Load the tokenizer from the bytes of its files.
 
-    Returns the encoder, None without a tokenizer.json, and warnings. Raises `UnsafeModelFormat`
+    Returns the tokenizer, None without a tokenizer.json, and warnings. Raises `UnsafeModelFormat`
     where a file is broken or a token lies beyond the embedding; so does the encoder, for a text
     that the tokenizer turns out to have no tokens for.
     """
@@ -94,7 +103,13 @@ def read_encoder(
         except TokenizerBroken as exc:
             raise _broken(str(exc)) from exc
 
-    return encode, ()
+    def gguf_obstacle() -> str | None:
+        try:
+            return encoder.gguf_obstacle()
+        except TokenizerBroken as exc:
+            raise _broken(str(exc)) from exc
+
+    return ModelTokenizer(encode, gguf_obstacle), ()
 
 
 def _key(contents: Mapping[str, bytes], config: Mapping[str, Any]) -> str:

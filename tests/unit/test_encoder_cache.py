@@ -5,7 +5,7 @@ from app.services.model_tokenizer import EncoderCache
 
 
 def encoder() -> TextEncoder:
-    return TextEncoder(lambda text: [len(text)], 1)
+    return TextEncoder(lambda text: [len(text)], 1, lambda: None)
 
 
 def test_encoder_is_loaded_once() -> None:
