@@ -15,6 +15,11 @@ class MethodConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @property
+    def writes_model(self) -> bool:
+        """Whether a job with this config makes a model; some only look at one."""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:

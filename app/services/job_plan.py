@@ -99,7 +99,7 @@ def plan_job(context: ServiceContext, principal: Principal, request: JobRequest)
     warnings = (
         *inspected.warnings,
         *check.warnings,
-        *_check_formats(request.outputs.formats, inspected.facts),
+        *_check_formats(request.outputs.formats, resolved, inspected.facts),
     )
     return JobPlan(request, spec, estimate(work), warnings, version_id)
 
@@ -264,11 +264,16 @@ def _check(
     return resolved, result
 
 
-def _check_formats(formats: Collection[str], facts: ModelFacts) -> tuple[str, ...]:
+def _check_formats(
+    formats: Collection[str], config: MethodConfig, facts: ModelFacts
+) -> tuple[str, ...]:
     """Refuse a format that the model cannot be written in; give warnings of one that it can."""
     if "gguf" not in formats:
         return ()
     findings = gguf_findings(facts)
+    if not config.writes_model:
+        message = "A job with this config makes no model; leave gguf out of the formats."
+        findings = (Finding("/outputs/formats", "no_model_to_export", message),)
     if findings:
         raise ValidationFailed("The model cannot be exported to GGUF.", findings=findings)
     return gguf_warnings(facts)

@@ -90,6 +90,8 @@ class PhaseRunner:
         after = self._evaluate_after(engine, context, points, (before, edit), method)
         self._begin(Phase.PACKAGING, context)
         result = engine.package(context, before, edit, after)
+        if "gguf" in self.spec.outputs.formats:
+            _add_gguf(context)
         self._write_listing()
         self._resumed_from = self._resumed_from or context.resumed_from
         return result
@@ -254,6 +256,13 @@ def _load_engine(method: MethodDescriptor) -> Engine:
     module, _, attribute = method.engine.partition(":")
     engine: Engine = getattr(importlib.import_module(module), attribute)()
     return engine
+
+
+def _add_gguf(context: AttemptContext) -> None:
+    # Not at the top: it imports torch, which the worker's parent must not.
+    from workers.models.gguf.output import add_gguf
+
+    add_gguf(context)
 
 
 def _seed(seed: int) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,15 +78,26 @@ class LocalContext:
         return self.scratch_dir / "checkpoints" / self.phase
 
 
-def run_locally(engine: Engine, ctx: LocalContext) -> MethodResult:
-    """Run the phases in order, skipping those that an earlier run has finished."""
+def run_locally(
+    engine: Engine, ctx: LocalContext, *, formats: Collection[str] = ("safetensors",)
+) -> MethodResult:
+    """Run the phases in order, skipping those that an earlier run has finished.
+
+    With `gguf` among the formats, the edited model is written in that form too.
+    """
     ctx.out_dir.mkdir(parents=True, exist_ok=True)
     ctx.scratch_dir.mkdir(parents=True, exist_ok=True)
     before = _phase(ctx, PHASES[0], lambda: engine.evaluate_before(ctx))
     edit = _phase(ctx, PHASES[1], lambda: engine.debias(ctx, before))
     after = _phase(ctx, PHASES[2], lambda: engine.evaluate_after(ctx, before, edit))
     ctx.phase = "packaging"
-    return engine.package(ctx, before, edit, after)
+    result = engine.package(ctx, before, edit, after)
+    if "gguf" in formats:
+        # Not at the top: it imports torch, which most users of this module do without.
+        from workers.models.gguf.output import add_gguf
+
+        add_gguf(ctx)
+    return result
 
 
 def local_provenance(model_dir: Path, *, method: str, method_version: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ MAX_NAME_LENGTH = 400
 
 _MEDIA_TYPES = {
     ".safetensors": "application/octet-stream",
+    ".gguf": "application/octet-stream",
     ".json": "application/json",
     ".md": "text/markdown; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -154,7 +155,9 @@ def _describe(out_dir: Path, path: Path) -> OutputFile:
 def _type_of(name: str) -> str:
     head, _, tail = name.partition("/")
     if tail:
-        return {CHECKPOINT_FOLDER: "model", "plots": "plot"}.get(head, "predictions")
+        return {CHECKPOINT_FOLDER: "model", "gguf": "model", "plots": "plot"}.get(
+            head, "predictions"
+        )
     if name.startswith("report."):
         return "report"
     return "config" if name == "resolved_spec.json" else "metrics"

@@ -91,6 +91,11 @@ class FairnessPruningConfig(SelectingConfig):
         examples=["float32"],
     )
 
+    @property
+    def writes_model(self) -> bool:
+        """Whether there is an edit at all."""
+        return not self.diagnose_only
+
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, raw: Any) -> Any:
