@@ -17,9 +17,9 @@ from workers.methods.fairness_pruning.metrics import (
 )
 from workers.methods.fairness_pruning.outcomes import (
     EditOutcome,
+    Mode,
     kept_mask_after,
     outcome_of_masked,
-    stored_neurons,
 )
 
 POINTS = tuple(CapturePoint)
@@ -92,19 +92,19 @@ def test_kept_neurons_of_a_padded_model_come_first() -> None:
     assert mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
 
 
-def test_a_model_with_zeros_keeps_its_width() -> None:
-    removed = {0: [1], 1: [0, 2]}
-
-    assert stored_neurons(removed, mode="zero", neurons=6) == 6
-    assert stored_neurons(removed, mode="prune", neurons=6) == 5
-
-
-@pytest.mark.parametrize(("mode", "expected"), [("prune", 0.4), ("zero", 0.3), ("scale", 1.0)])
-def test_masked_outcome_shows_what_the_stored_model_would_show(mode: str, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("mode", "stored", "expected"),
+    [("prune", 6, 0.4), ("prune", 7, 0.4 * 6 / 7), ("zero", 8, 0.3), ("scale", 8, 1.0)],
+)
+def test_masked_outcome_shows_what_the_stored_model_would_show(
+    mode: Mode, stored: int, expected: float
+) -> None:
     masked = diagnosis(mean=1.0, kept=0.4)
     removed = {layer: [0, 1] for layer in range(LAYERS)}
 
-    outcome = outcome_of_masked(masked, np.zeros(PAIRS), removed, mode=mode, neurons=8)
+    outcome = outcome_of_masked(
+        masked, np.zeros(PAIRS), removed, mode=mode, neurons=8, stored_neurons=stored
+    )
 
     np.testing.assert_allclose(outcome.after[PARITY], (4 * 1.0 + 2 * expected) / 6)
     np.testing.assert_allclose(outcome.after_on_kept, (4 * 1.0 + 2 * 0.4) / 6)
@@ -112,7 +112,12 @@ def test_masked_outcome_shows_what_the_stored_model_would_show(mode: str, expect
 
 def test_outcome_survives_storage() -> None:
     outcome = outcome_of_masked(
-        diagnosis(kept=0.4), np.arange(3.0), {n: [0] for n in range(5)}, mode="prune", neurons=8
+        diagnosis(kept=0.4),
+        np.arange(3.0),
+        {n: [0] for n in range(5)},
+        mode="prune",
+        neurons=8,
+        stored_neurons=7,
     )
 
     again = EditOutcome.from_array(outcome.to_array())

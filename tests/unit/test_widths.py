@@ -124,6 +124,11 @@ def test_layer_that_loses_least_decides_the_stored_width() -> None:
     assert global_width({0: 300, 1: 16}).stored == 8176
 
 
+@pytest.mark.parametrize("mode", ["zero", "scale"])
+def test_a_model_with_zeros_keeps_its_width(mode: str) -> None:
+    assert global_width({0: 300, 1: 16}, mode=mode).stored == 8192
+
+
 def test_global_width_is_rounded_up_by_zero_neurons() -> None:
     rounded = global_width({0: 300, 1: 100}, round_to_multiple=64, round_direction="up")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from app.catalog.fairness_pruning.widths import stored_width
 from app.domain.architectures import (
     MlpDimensions,
     MlpLayout,
@@ -48,7 +49,7 @@ def plan_edit(
     removed
         Neurons to remove by layer; layers may be missing or empty.
     config
-        Gives `mode`, `scale_factor` and `uneven`.
+        Gives `mode`, `scale_factor` and `uneven`, and the multiple that zero neurons fill up to.
 
     Raises
     ------
@@ -57,12 +58,10 @@ def plan_edit(
     """
     layout, dimensions, names = layout_of(checkpoint, resizes=config.mode == "prune")
     _require_valid(removed, dimensions)
-    kept_counts = {
-        n: dimensions.neurons - len(removed.get(n, ())) for n in range(dimensions.layers)
-    }
-    after, padding = dimensions.neurons, dict[int, int]()
+    counts = {n: len(removed.get(n, ())) for n in range(dimensions.layers)}
+    after, padding = stored_width(config, dimensions, counts), dict[int, int]()
     if config.mode == "prune":
-        after = max(kept_counts.values())
+        kept_counts = {n: dimensions.neurons - count for n, count in counts.items()}
         padding = {n: after - kept for n, kept in kept_counts.items() if kept < after}
     if padding and config.uneven == "error":
         raise _refused("Layers would keep different numbers of neurons, and `uneven` is `error`.")

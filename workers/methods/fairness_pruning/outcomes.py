@@ -80,13 +80,6 @@ def kept_mask_after(
     return np.asarray(np.arange(stored_neurons) < before.sum(axis=1, keepdims=True))
 
 
-def stored_neurons(removed: Removed, *, mode: Mode, neurons: int) -> int:
-    """Count the neurons that every layer of the edited model stores."""
-    if mode != "prune":
-        return neurons
-    return neurons - min(len(indices) for indices in removed.values())
-
-
 def outcome_of_edited(edited: Diagnosis, before_on_kept: Array) -> EditOutcome:
     """Outcome from a diagnosis of the edited model with its kept mask as the only kept set."""
     return EditOutcome(
@@ -97,19 +90,25 @@ def outcome_of_edited(edited: Diagnosis, before_on_kept: Array) -> EditOutcome:
 
 
 def outcome_of_masked(
-    masked: Diagnosis, before_on_kept: Array, removed: Removed, *, mode: Mode, neurons: int
+    masked: Diagnosis,
+    before_on_kept: Array,
+    removed: Removed,
+    *,
+    mode: Mode,
+    neurons: int,
+    stored_neurons: int,
 ) -> EditOutcome:
     """Outcome of an edit that was only simulated by scaling neurons in memory.
 
     Gate and up projections of a masked model still compute the masked neurons. What the stored
     model would show follows from the kept means: the same in mode `prune`, diluted by neurons
-    without any difference where zeros are stored, and unchanged in mode `scale`.
+    without any difference where zeros are stored, and unchanged in mode `scale`. The base has
+    `neurons` in each layer, the stored model `stored_neurons`.
     """
     after = pair_metrics(masked)
     if mode != "scale":
-        width = stored_neurons(removed, mode=mode, neurons=neurons)
         kept = np.array([neurons - len(removed[layer]) for layer in sorted(removed)])
-        diluted = masked.kept_mean[0] * (kept / width)[None, :, None]
+        diluted = masked.kept_mean[0] * (kept / stored_neurons)[None, :, None]
         after[PARITY] = parity_from_parts(masked, diluted, masked.kept_points)
     return EditOutcome(
         after=after, before_on_kept=before_on_kept, after_on_kept=parity_on_kept(masked, 0)

@@ -7,9 +7,10 @@ import numpy.typing as npt
 import torch
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from app.catalog.fairness_pruning.widths import stored_width
 from workers.methods.fairness_pruning.batches import PairBatch
 from workers.methods.fairness_pruning.capture import capture_points, scaled_neurons
-from workers.methods.fairness_pruning.controls import LOSS_CONTROLS
+from workers.methods.fairness_pruning.controls import LOSS_CONTROLS, removal_counts_of
 from workers.methods.fairness_pruning.diagnosis import KEPT_POINTS, Array, Diagnosis, diagnose
 from workers.methods.fairness_pruning.metrics import PARITY_POINTS, parity_from_parts
 from workers.methods.fairness_pruning.outcomes import (
@@ -104,8 +105,15 @@ def _outcome(
             with_loss=name in LOSS_CONTROLS,
             on_batch=progress.on_batch(f"running control {name}"),
         )
-    neurons = subject.shape.dimensions.neurons
-    outcome = outcome_of_masked(masked, before_on_kept, removed, mode=config.mode, neurons=neurons)
+    dimensions = subject.shape.dimensions
+    outcome = outcome_of_masked(
+        masked,
+        before_on_kept,
+        removed,
+        mode=config.mode,
+        neurons=dimensions.neurons,
+        stored_neurons=stored_width(config, dimensions, removal_counts_of(removed)),
+    )
     loss: Arrays = {} if masked.loss is None else {f"loss/{name}": masked.loss}
     return {f"outcome/{name}": outcome.to_array(), **loss}
 
