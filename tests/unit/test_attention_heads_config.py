@@ -1,0 +1,162 @@
+"""The config section of attention heads, its amounts, and what a model refuses."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from app.catalog.fairness_pruning.head_section import AttentionHeadsConfig
+from app.catalog.fairness_pruning.heads import head_counts, head_findings
+from app.domain.attention import AttentionShape
+from app.domain.errors import Finding
+from tests.unit.test_attention_layouts import LAYERS, Change, facts, name, set_tensor
+
+# Six heads, three of them on each of two key-value heads.
+SHAPE = AttentionShape(layers=LAYERS, hidden=24, heads=6, key_value_heads=2, head_dim=4)
+
+
+def section(**fields: Any) -> AttentionHeadsConfig:
+    return AttentionHeadsConfig.model_validate(fields)
+
+
+def findings(model_type: str = "llama", change: Change | None = None, **fields: Any) -> list[Any]:
+    model = facts(model_type=model_type) if change is None else facts(change, model_type)
+    return list(head_findings(section(**fields), model))
+
+
+def only(found: list[Finding]) -> tuple[str, str, str]:
+    (finding,) = found
+    return finding.code, finding.pointer.removeprefix("/config/attention_heads"), finding.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({}, "one_amount"),
+        ({"heads_per_layer": 1, "fraction": 0.1}, "one_amount"),
+        ({"head_indices": {"0": [1, 1]}}, "bad_index"),
+        ({"head_indices": {}}, "too_short"),
+        ({"fraction": 0.0}, "greater_than"),
+        ({"fraction": 1.0}, "less_than"),
+        ({"heads_per_layer": 0}, "greater_than_equal"),
+        ({"heads_per_layer": 1, "mode": "scale"}, "literal_error"),
+        ({"heads_per_layer": 1, "bias_weight": 1.5}, "less_than_equal"),
+        ({"heads_per_layer": True}, "int_type"),
+        ({"heads_per_layer": 1, "other": 1}, "extra_forbidden"),
+    ],
+)
+def test_malformed_section_is_refused(fields: dict[str, Any], code: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        section(**fields)
+
+    assert refused.value.errors()[0]["type"] == code
+
+
+def test_heads_are_cleared_by_default() -> None:
+    config = section(heads_per_layer=1)
+
+    assert config.mode == "zero"
+    assert config.bias_weight is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({"heads_per_layer": 2}, 2),
+        ({"fraction": 0.34}, 2),
+        # 0.29 * 100 is 28.999... in floats; here 6 heads and an exact decimal.
+        ({"fraction": 0.5}, 3),
+        ({"fraction": 0.5, "mode": "remove"}, 3),
+        ({"fraction": 0.9, "mode": "remove"}, 3),
+        ({"fraction": 0.49, "mode": "remove"}, 0),
+    ],
+)
+def test_every_layer_loses_the_same_number(fields: dict[str, Any], count: int) -> None:
+    assert head_counts(section(**fields), SHAPE) == dict.fromkeys(range(LAYERS), count)
+
+
+def test_named_heads_are_counted_by_layer() -> None:
+    config = section(head_indices={"1": [0, 5]})
+
+    assert head_counts(config, SHAPE) == {0: 0, 1: 2, 2: 0}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"heads_per_layer": 5},
+        {"fraction": 0.2},
+        {"head_indices": {"2": [5]}},
+        {"heads_per_layer": 3, "mode": "remove"},
+        {"fraction": 0.5, "mode": "remove"},
+        {"head_indices": {"0": [5, 4, 3], "1": [0, 1, 2], "2": [3, 4, 5]}, "mode": "remove"},
+    ],
+)
+def test_fitting_requests_have_no_findings(fields: dict[str, Any]) -> None:
+    assert findings(**fields) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "pointer", "told"),
+    [
+        ({"heads_per_layer": 6}, "prune_all", "/heads_per_layer", "at most 5"),
+        ({"fraction": 0.1}, "nothing_to_prune", "/fraction", "1/6"),
+        ({"fraction": 0.4, "mode": "remove"}, "nothing_to_prune", "/fraction", "3/6"),
+        ({"head_indices": {"3": [0]}}, "bad_index", "/head_indices/3", "no layer 3"),
+        ({"head_indices": {"0": [6]}}, "bad_index", "/head_indices/0", "no head 6"),
+        (
+            {"heads_per_layer": 2, "mode": "remove"},
+            "unsupported_attention",
+            "/heads_per_layer",
+            "3 query heads",
+        ),
+        (
+            {"head_indices": {"1": [0, 1, 2, 4]}, "mode": "remove"},
+            "unsupported_attention",
+            "/head_indices",
+            "Head 4 of layer 1 shares its key-value head with heads 3 to 5",
+        ),
+        (
+            {"head_indices": {"1": [0, 1, 2]}, "mode": "remove"},
+            "uneven_layers",
+            "/head_indices",
+            "from 0 to 3",
+        ),
+    ],
+)
+def test_impossible_amounts_are_refused(
+    fields: dict[str, Any], code: str, pointer: str, told: str
+) -> None:
+    found = only(findings(**fields))
+
+    assert found[:2] == (code, pointer)
+    assert told in found[2]
+
+
+def test_family_without_a_config_for_fewer_heads_is_told_to_clear_them() -> None:
+    code, pointer, message = only(findings("stablelm", heads_per_layer=3, mode="remove"))
+
+    assert (code, pointer) == ("unsupported_attention", "/mode")
+    assert "number of heads" in message
+    assert "`zero`" in message
+
+
+def test_number_of_kept_heads_that_the_config_class_rejects_is_refused() -> None:
+    def one_group_each(config: dict[str, Any], tensors: dict[str, Any]) -> None:
+        for layer in range(LAYERS):
+            for module in ("k_proj", "v_proj"):
+                set_tensor(name(layer, module), (24, 24))(config, tensors)
+
+    code, _, message = only(findings("llama", one_group_each, heads_per_layer=1, mode="remove"))
+    assert code == "unsupported_attention"
+    assert "24 is no multiple of 5" in message
+    assert findings("mistral", one_group_each, heads_per_layer=1, mode="remove") == []
+
+
+def test_model_whose_attention_does_not_fit_is_refused_first() -> None:
+    broken = set_tensor(name(2, "o_proj"), (24, 20))
+
+    code, _, message = only(findings("llama", broken, heads_per_layer=6))
+
+    assert code == "unsupported_attention"
+    assert "[24, 20]" in message
