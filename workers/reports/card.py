@@ -1,19 +1,17 @@
 """The model card that travels with a checkpoint: the report in Markdown, without pictures."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from workers.reports.document import Fact, ReportDocument, Table, sort_rows
+from workers.reports.card_compliance import compliance_parts
+from workers.reports.document import ReportDocument, Section, Table, sort_rows
 from workers.reports.html import spec_json
+from workers.reports.markdown import bullets, escape, fact_table, fenced, markdown_table, section
 from workers.reports.wording import INTERVAL_NOTE, chance_note, row_words, size_text, table_texts
 from workers.runtime.context import SummaryRow
-
-# What starts markup anywhere in a line of CommonMark or of its tables, and at its start only.
-_MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
-_LINE_START = re.compile(r"^([-+=](?=[-=\s]|$)|#|\d+(?=[.)](?:\s|$)))")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,28 +30,42 @@ class CardHeader:
     pipeline_tag: str | None = None
 
 
-def render_markdown(document: ReportDocument, header: CardHeader) -> str:
-    """Return the card as Markdown; the same document gives the same bytes.
+def render_markdown(document: ReportDocument, header: CardHeader | None) -> str:
+    """Return the card as Markdown, without a header for hubs where there is no model to describe.
+
+    The same document gives the same bytes.
 
     Texts of the document are escaped, so that a prompt cannot turn into markup.
     """
     sections = [
-        f"---\n{_yaml(document, header)}\n---",
-        f"# {_escape(document.title)}",
-        _escape(document.subtitle),
-        f"**{_escape(document.verdict)}**",
-        _bullets("Warnings", document.warnings),
-        _section("What was changed", _fact_table(document.changed)),
-        _bullets("Intended use", document.intended_use),
-        _section("Results before and after", _results(document)),
-        _section("What the controls say", _controls(document)),
+        "" if header is None else f"---\n{_yaml(document, header)}\n---",
+        f"# {escape(document.title)}",
+        escape(document.subtitle),
+        f"**{escape(document.verdict)}**",
+        "\n\n".join(escape(paragraph) for paragraph in document.in_short),
+        bullets("Warnings", document.warnings),
+        section(
+            "What was changed" if document.compares else "What was measured",
+            fact_table(document.changed),
+        ),
+        bullets("Intended use", document.intended_use),
+        section("Each metric in a sentence", _findings(document)),
+        *(_comparison(document) if document.compares else ()),
+        *(_part(part) for part in document.sections),
         *(_plain_table(table) for table in document.tables),
-        _bullets("Limits: what was not measured", document.limits),
-        _section("Words used", _glossary(document)),
-        _section("Data used", _data(document)),
-        _section("Reproduce and verify", _reproduce(document)),
+        bullets("Limits: what was not measured", document.limits),
+        section("Words used", _glossary(document)),
+        *(compliance_parts(document) if document.compliance else ()),
+        "" if document.compliance else section("Data used", _data(document)),
+        section("Reproduce and verify", _reproduce(document)),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _comparison(document: ReportDocument) -> Iterable[str]:
+    """Return the sections that set the edited model beside the base."""
+    yield section("Results before and after", _results(document))
+    yield section("What the controls say", _controls(document))
 
 
 def _yaml(document: ReportDocument, header: CardHeader) -> str:
@@ -113,8 +125,8 @@ def _results(document: ReportDocument) -> str:
                 words.verdict,
             )
         )
-    notes = [_escape(note) for note in (INTERVAL_NOTE, chance_note(len(rows))) if note]
-    return "\n\n".join([counts, _markdown_table(columns, rows), *notes])
+    notes = [escape(note) for note in (INTERVAL_NOTE, chance_note(len(rows))) if note]
+    return "\n\n".join([counts, markdown_table(columns, rows), *notes])
 
 
 def _controls(document: ReportDocument) -> str:
@@ -122,16 +134,34 @@ def _controls(document: ReportDocument) -> str:
     controls = document.controls
     if controls is None:
         return "No controls were run. A smaller number after the edit shows little by itself."
-    parts = [f"**{_escape(controls.verdict)}**", _escape(controls.note)]
+    parts = [f"**{escape(controls.verdict)}**", escape(controls.note)]
     if controls.table is not None:
-        parts.append(_markdown_table(*table_texts(controls.table)))
+        parts.append(markdown_table(*table_texts(controls.table)))
     return "\n\n".join(part for part in parts if part)
+
+
+def _findings(document: ReportDocument) -> str:
+    """Return each metric with its meaning and with what was found, gains and losses alike."""
+    return "\n".join(
+        f"- **{escape(finding.title)}.** {escape(finding.meaning)} {escape(finding.direction)} "
+        + " ".join(escape(result.text) for result in finding.results)
+        for finding in document.findings
+    )
+
+
+def _part(part: Section) -> str:
+    """Return a section without its pictures; nothing where only they are in it."""
+    texts = [escape(paragraph) for paragraph in part.text]
+    for table in part.tables:
+        texts += [f"**{escape(table.title)}**", markdown_table(*table_texts(table))]
+        texts += [escape(table.note)] if table.note else []
+    return section(escape(part.title), "\n\n".join(texts))
 
 
 def _glossary(document: ReportDocument) -> str:
     """Return the glossary as a list."""
     return "\n".join(
-        f"- **{_escape(entry.term)}**: {_escape(entry.sentence)}" for entry in document.glossary
+        f"- **{escape(entry.term)}**: {escape(entry.sentence)}" for entry in document.glossary
     )
 
 
@@ -140,69 +170,25 @@ def _data(document: ReportDocument) -> str:
     if not document.data_used:
         return ""
     rows = [(data.name, data.role, data.licence) for data in document.data_used]
-    return _markdown_table(("Data", "Role", "Licence"), rows)
+    return markdown_table(("Data", "Role", "Licence"), rows)
 
 
 def _reproduce(document: ReportDocument) -> str:
     """Return command, provenance, digests, versions and the resolved spec."""
     reproduce = document.reproduce
-    files = [(f.path, size_text(f.size_bytes), f.sha256) for f in reproduce.files]
+    files = [(f.origin, f.path, size_text(f.size_bytes), f.sha256) for f in reproduce.files]
     versions = ", ".join(f"{name} {text}" for name, text in sorted(reproduce.versions.items()))
     parts = [
-        _fenced(reproduce.command, "sh"),
-        _fact_table(reproduce.provenance),
-        _markdown_table(("File", "Size", "SHA-256"), files) if files else "",
-        f"Versions: {_escape(versions)}" if versions else "",
-        _fenced(spec_json(reproduce.resolved_spec), "json"),
+        fenced(reproduce.command, "sh"),
+        fact_table(reproduce.provenance),
+        markdown_table(("Part of", "File", "Size", "SHA-256"), files) if files else "",
+        f"Versions: {escape(versions)}" if versions else "",
+        fenced(spec_json(reproduce.resolved_spec), "json"),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _section(title: str, body: str) -> str:
-    """Return a section, or nothing where it has no body."""
-    return f"## {title}\n\n{body}" if body else ""
-
-
-def _bullets(title: str, items: Sequence[str]) -> str:
-    """Return a section of bullets, or nothing."""
-    return _section(title, "\n".join(f"- {_escape(item)}" for item in items))
-
-
-def _fact_table(facts: Sequence[Fact]) -> str:
-    """Return facts as a two-column table, or nothing."""
-    if not facts:
-        return ""
-    return _markdown_table(("", ""), [(fact.label, fact.value) for fact in facts])
-
-
 def _plain_table(table: Table) -> str:
     """Return a table as a section of its own."""
-    note = f"\n\n{_escape(table.note)}" if table.note else ""
-    return _section(_escape(table.title), _markdown_table(*table_texts(table)) + note)
-
-
-def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table with escaped cells."""
-    lines = [columns, ["---"] * len(columns)]
-    texts = [[_escape(text) for text in lines[0]], lines[1]]
-    texts += [[_escape(cell) for cell in row] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in texts)
-
-
-def _escape(text: str) -> str:
-    """Return `text` as Markdown that reads the same, on one line."""
-    escaped = _MARKUP.sub(r"\\\1", " ".join(text.split()))
-    return _LINE_START.sub(_escape_line_start, escaped)
-
-
-def _escape_line_start(match: re.Match[str]) -> str:
-    """Return a list or heading mark as text; a digit cannot be escaped, its full stop can."""
-    mark = match[0]
-    return f"{mark}\\" if mark.isdigit() else f"\\{mark}"
-
-
-def _fenced(text: str, language: str) -> str:
-    """Return a code block whose fence is longer than any run of backticks inside."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
+    note = f"\n\n{escape(table.note)}" if table.note else ""
+    return section(escape(table.title), markdown_table(*table_texts(table)) + note)

@@ -188,8 +188,9 @@ class ReportDocument:
     `verdict` is one sentence; `in_short` tells the rest of the story in a few; `metrics` gives
     title and unit by metric name. The pictures named `summary`, `before_after` and `controls`
     stand with the tables they belong to, those that a section names stand there, and all others
-    in a part of their own. `references` are titles with their address. Texts are plain, never
-    HTML or Markdown.
+    in a part of their own. `references` are titles with their address. `compares` is False where
+    there is no edited model: `changed` then says what was measured, and no verdict or control is
+    shown. Texts are plain, never HTML or Markdown.
     """
 
     title: str
@@ -216,6 +217,7 @@ class ReportDocument:
     glossary: tuple[GlossaryEntry, ...] = ()
     compliance: Compliance | None = None
     references: tuple[Fact, ...] = ()
+    compares: bool = True
 
 
 @dataclass(frozen=True, slots=True)

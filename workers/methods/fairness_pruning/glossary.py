@@ -4,6 +4,16 @@ from workers.reports.document import GlossaryEntry
 
 GLOSSARY = (
     GlossaryEntry(
+        "Layer, neuron",
+        "A language model passes text through a stack of layers. A neuron is one of the many small "
+        "computing units in a layer; here always one of its MLP, the part that holds most of what "
+        "the model knows.",
+    ),
+    GlossaryEntry(
+        "Activation", "The number that a unit inside the model gives for one token of a text."
+    ),
+    GlossaryEntry("Token", "A piece of text as the model reads it: a word or a part of one."),
+    GlossaryEntry(
         "Prompt pair",
         "Two prompts that differ in nothing but a demographic word, or a neutral one.",
     ),
@@ -26,5 +36,22 @@ GLOSSARY = (
     ),
     GlossaryEntry(
         "Controls", "Removal of as many other neurons: drawn at random, or the least important."
+    ),
+    GlossaryEntry(
+        "95 % interval",
+        "The range in which the true mean lies if the pairs are typical: a method that gives such "
+        "ranges is right in about 95 of 100 cases.",
+    ),
+    GlossaryEntry(
+        "p",
+        "How often a change at least as large would come about if nothing had changed. Small "
+        "values speak against chance.",
+    ),
+    GlossaryEntry(
+        "Perplexity", "How surprised a model is by a text. Lower is better, 1 is no surprise."
+    ),
+    GlossaryEntry(
+        "SHA-256, digest",
+        "A fingerprint of a file. Two files with the same digest are the same, byte for byte.",
     ),
 )

@@ -18,11 +18,19 @@ from workers.reports.document import HeadlineNumber, Tone, sort_rows
 from workers.reports.wording import DASH, counted
 from workers.runtime.context import SummaryRow
 
+_SUBJECT = "The difference inside the model between the two prompts of a pair"
+UNCHANGED = (
+    "Nothing was changed: every tensor of the result is that of the base model, byte for byte, so "
+    "nothing can have become better or worse."
+)
+
 
 def verdict_sentence(evidence: Evidence) -> str:
     """Say how the metric changed on the judged pairs, and what the controls allow to say."""
-    split = _judged_split(evidence)
-    row = _parity_row(evidence, split)
+    if evidence.nothing_changed:
+        return UNCHANGED
+    split = judged_split(evidence)
+    row = split_row(evidence, PARITY, split)
     if row is None:
         wording = evidence.verdict.wording
         return f"{wording[0].upper()}{wording[1:]}."
@@ -39,12 +47,12 @@ def change_sentence(row: SummaryRow, wording: str, *, where: str) -> str:
         wording = f"the selection reduces it {wording}"
     if row.improved is not None:
         verb = "fell" if row.improved else "grew"
-        return f"The mean difference {verb}{_by(row)} on {where}: {wording}."
+        return f"{_SUBJECT} {verb}{_by(row)} on {where}: {wording}."
     if wording == BEYOND_CHANCE:
         # The controls compare the neurons that stay, so this holds beside an unreliable whole.
         wording = f"only on the neurons that stay, {wording}"
     numbers = "; ".join(_change_numbers(row))
-    return f"The mean difference did not change reliably on {where} ({numbers}): {wording}."
+    return f"{_SUBJECT} did not change reliably on {where} ({numbers}): {wording}."
 
 
 def _by(row: SummaryRow) -> str:
@@ -75,22 +83,24 @@ def signed_percent(percent: float) -> str:
     return f"{percent:+.2f} %".replace("-", "\N{MINUS SIGN}")
 
 
-def _judged_split(evidence: Evidence) -> Split:
+def judged_split(evidence: Evidence) -> Split:
     """Say which pairs the verdict speaks of: few held-out ones allow none about themselves."""
     is_enough = len(evidence.plan.columns("holdout")) >= MIN_HOLDOUT_PAIRS
     return "holdout" if is_enough else "selection"
 
 
-def _parity_row(evidence: Evidence, split: Split) -> SummaryRow | None:
-    """Find the row of the parity metric over all pairs of a split, None without pairs."""
+def split_row(evidence: Evidence, metric: str, split: Split) -> SummaryRow | None:
+    """Find the row of a metric over all pairs of a split, None without pairs."""
     whole = evidence.plan.columns(split)
     groups = {name for _split, name, columns in evidence.groups if columns == whole}
-    rows = (row for row in evidence.rows if row.metric == PARITY and row.group in groups)
+    rows = (row for row in evidence.rows if row.metric == metric and row.group in groups)
     return next(rows, None)
 
 
 def overall_tone(evidence: Evidence) -> Tone:
     """Judge all rows together; better only where the controls allow a claim."""
+    if evidence.nothing_changed:
+        return "neutral"
     ordered = sort_rows([row for row in evidence.rows if "control pairs" not in (row.group or "")])
     if ordered.improved and ordered.worse:
         return "mixed"
@@ -103,14 +113,10 @@ def headline_numbers(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
     """Give the numbers of the first screen."""
     state = evidence.edit.state
     before, after = state["parameters_before"], state["parameters_after"]
-    numbers = [
-        HeadlineNumber(
-            label="Parameters",
-            value=f"{after:,}",
-            detail=f"{before - after:,} fewer ({100 * (before - after) / before:.3f} %)",
-        )
-    ]
-    rows = {split: _parity_row(evidence, split) for split in SPLITS}
+    fewer = f"{before - after:,} fewer ({100 * (before - after) / before:.3f} %)"
+    detail = fewer if after != before else "as many as before"
+    numbers = [HeadlineNumber(label="Parameters", value=f"{after:,}", detail=detail)]
+    rows = {split: split_row(evidence, PARITY, split) for split in SPLITS}
     numbers += [difference_number(row, split) for split, row in rows.items() if row is not None]
     numbers += _side_numbers(evidence)
     if not evidence.config.controls.enabled:

@@ -1,0 +1,213 @@
+"""Parts of the page on one question each: what kind of change, where, and at what cost."""
+
+from typing import Any
+
+from workers.methods.fairness_pruning.controls import IMPORTANCE_ONLY
+from workers.methods.fairness_pruning.evidence import Evidence
+from workers.methods.fairness_pruning.language import language_entry
+from workers.methods.fairness_pruning.metrics import PARITY, percent_reduction
+from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS
+from workers.methods.fairness_pruning.report import amplification_entry
+from workers.methods.fairness_pruning.run_controls import SELECTION
+from workers.reports.document import Cell, Section, Table
+from workers.reports.wording import counted
+
+CONTROL_LABELS = {SELECTION: "this selection", IMPORTANCE_ONLY: "least important only"}
+_COMPONENTS = {"attention_output": "the output of attention", "mlp_output": "the output of the MLP"}
+_MAX_TABLE_PAIRS = 200
+
+
+def page_sections(evidence: Evidence) -> tuple[Section, ...]:
+    """Give the parts that this job has something to say on."""
+    found = (_parts_of_the_change(evidence), _growth(evidence), _language(evidence))
+    return tuple(section for section in found if section is not None)
+
+
+def subtitle_pairs(evidence: Evidence) -> str:
+    """Count the pairs of each kind, after a semicolon; nothing without pairs."""
+    counts = [
+        counted(len(evidence.plan.columns(split)), SPLIT_LABELS[split].removesuffix("s"))
+        for split in SPLITS
+        if evidence.plan.columns(split)
+    ]
+    return f"; {', '.join(counts)}" if counts else ""
+
+
+def control_label(name: str) -> str:
+    """Name a control for readers."""
+    return CONTROL_LABELS.get(name, name.replace("_", " "))
+
+
+def pair_table(evidence: Evidence) -> Table:
+    """List every pair with its values.
+
+    Raises
+    ------
+    ValueError
+        No pair was measured before and after.
+    """
+    outcome = evidence.outcome
+    if outcome is None:
+        raise ValueError("no pair was measured before and after")
+    before = evidence.metrics_before[PARITY]
+    mechanical = outcome.mechanical(before)
+    rows: list[tuple[Cell, ...]] = []
+    for column, pair in enumerate(evidence.plan.measured[:_MAX_TABLE_PAIRS]):
+        first, second = float(before[column]), float(outcome.after[PARITY][column])
+        rows.append(
+            (
+                f"{pair.prompt_1} / {pair.prompt_2}",
+                f"{pair.category}, {SPLIT_LABELS[pair.split]}",
+                first,
+                second,
+                percent_reduction(first, second),
+                float(mechanical[column]),
+                float(outcome.behavioural[column]),
+            )
+        )
+    shown = "" if len(rows) == len(evidence.plan.measured) else " The rest is in report.json."
+    columns = ("Prompts", "Group", "Before", "After", "Reduction %", "Mechanical", "Behavioural")
+    return Table(
+        title="Pairs",
+        columns=columns,
+        rows=tuple(rows),
+        note=f"Mean activation difference of six components (parity metric) by pair.{shown}",
+    )
+
+
+def _parts_of_the_change(evidence: Evidence) -> Section | None:
+    """Separate arithmetic from behaviour."""
+    outcome = evidence.outcome
+    if outcome is None or evidence.nothing_changed:
+        return None
+    before = evidence.metrics_before[PARITY]
+    mechanical = outcome.mechanical(before)
+    rows: list[tuple[Cell, ...]] = []
+    for split in SPLITS:
+        columns = evidence.plan.columns(split)
+        if columns:
+            values = (before, outcome.after[PARITY], mechanical, outcome.behavioural)
+            means = tuple(float(value[columns].mean()) for value in values)
+            rows.append((SPLIT_LABELS[split], len(columns), *means))
+    return Section(
+        title="Arithmetic or behaviour",
+        text=(
+            "The neurons that go were chosen because they differ strongly. A mean over those that "
+            "are left is smaller by that alone, as the mean height of a class falls when the "
+            "tallest leave. This is the mechanical part.",
+            "The behavioural part is what the neurons that stay do differently after the edit. "
+            "Only this part can say that the model itself has changed its reaction. Positive "
+            "numbers are reductions, negative ones are increases.",
+        ),
+        tables=(
+            Table(
+                title="How the change comes about",
+                columns=("Pairs", "Number", "Before", "After", "Mechanical", "Behavioural"),
+                rows=tuple(rows),
+                note="Means over pairs of the difference over six components.",
+            ),
+        ),
+    )
+
+
+def _growth(evidence: Evidence) -> Section | None:
+    """Say where in the depth of the model the difference grows."""
+    stages = amplification_entry(evidence)
+    if stages["before"] is None:
+        return None
+    text = [
+        "Text passes through the layers of the model one after the other. These numbers say from "
+        "which layer on the two prompts of a pair are treated differently, as a share of the size "
+        "of the values there.",
+        *(_onset(stage, found) for stage, found in stages.items() if found is not None),
+    ]
+    if stages["before"]["demographic"] is False:
+        text.append(
+            "Where the line is first crossed, demographic words stand out no more than neutral "
+            "ones: this growth is what any change of a word brings about."
+        )
+    if stages["before"]["demographic"] is True:
+        text.append(
+            "Where the line is first crossed, demographic words lie above the range of nine in ten "
+            "neutral ones: this growth belongs to the demographic words."
+        )
+    text.append("Absolute differences grow with depth in most models; the relative ones count.")
+    names = ("amplification", "mean_diff_mlp_output", "mean_diff_attention_output")
+    return Section(title="Where the difference grows", text=tuple(text), figures=names)
+
+
+def _onset(stage: str, found: dict[str, Any]) -> str:
+    where, threshold = found["onset"], found["threshold"]
+    when = "Before the edit" if stage == "before" else "After the edit"
+    if where is None:
+        return f"{when}, no layer crosses the reading line of {threshold:g}."
+    component = _COMPONENTS.get(where["component"], where["component"])
+    jump = (
+        ""
+        if found["largest_jump"] is None
+        else f" The largest step up is at layer {found['largest_jump']}."
+    )
+    return (
+        f"{when}, the reading line of {threshold:g} is first crossed at {component} of layer "
+        f"{where['layer']} (layers count from 0).{jump}"
+    )
+
+
+def _language(evidence: Evidence) -> Section | None:
+    """Say what the edit costs."""
+    language = language_entry(evidence)
+    if language is None:
+        return None
+    return Section(
+        title="What the edit costs",
+        text=(
+            "Every removal can damage what the model knows of language. Perplexity says how "
+            "surprised a model is by a text; lower is better. The same number of other neurons "
+            "was removed as a control.",
+        ),
+        tables=(_language_table(language),),
+    )
+
+
+def _language_table(language: dict[str, Any]) -> Table:
+    labels = {"before": "base model", "after": "edited model"}
+    interval = language["ci95_loss_increase"]
+    increase = (
+        f" Increase of the loss by the edit, 95 % interval: {interval[0]:+.3f} to "
+        f"{interval[1]:+.3f}.".replace("-", "\N{MINUS SIGN}")
+        if interval
+        else ""
+    )
+    return Table(
+        title="Cost to the language",
+        columns=("Model", "Loss per token", "Perplexity"),
+        rows=tuple(
+            (labels.get(name) or control_label(name), loss, language["perplexity"][name])
+            for name, loss in language["loss"].items()
+        ),
+        note=(
+            f"On the prompts of {language['n']} pairs, few and short: it shows damage, not "
+            f"ability.{increase}"
+        ),
+    )
+
+
+def overlap_table(overlap: dict[str, Any]) -> Table:
+    """Compare the neurons of the categories, of which there must be two or more."""
+    return Table(
+        title="Neurons shared between categories",
+        columns=("Categories", "Jaccard index", "Random sets", "Random sets, 95th percentile"),
+        rows=tuple(
+            (
+                " and ".join(entry["categories"]),
+                entry["pooled"]["jaccard"],
+                entry["pooled"]["random_mean"],
+                entry["pooled"]["random_95th_percentile"],
+            )
+            for entry in overlap["overlap"]
+        ),
+        note=(
+            "The neurons that react most to each category, all layers pooled. The Jaccard index is "
+            "the share that both sets have in common; 1 means equal sets."
+        ),
+    )
