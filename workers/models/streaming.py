@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -143,7 +142,7 @@ def tensor_blocks(source: BinaryIO, tensor: StoredTensor, edit: Edit | None) -> 
         case None:
             yield from byte_blocks(source, tensor.begin, tensor.size_bytes)
         case Gather(axis=0):
-            yield from _gathered_rows(source, tensor, edit.sources)
+            yield from _joined(_gathered_rows(source, tensor, edit.sources))
         case Gather():
             yield from _gathered_columns(source, tensor, edit.sources)
         case Scale():
@@ -151,7 +150,7 @@ def tensor_blocks(source: BinaryIO, tensor: StoredTensor, edit: Edit | None) -> 
 
 
 def _gathered_rows(source: BinaryIO, tensor: StoredTensor, sources: Indices) -> Iterator[bytes]:
-    """Copy runs of neighbouring rows as byte ranges; zero rows need no source."""
+    """Read runs of neighbouring rows as byte ranges; zero rows need no source."""
     row_bytes = tensor.row_bytes
     for first, count in _runs(sources):
         size = count * row_bytes
@@ -163,19 +162,29 @@ def _gathered_rows(source: BinaryIO, tensor: StoredTensor, sources: Indices) -> 
 
 def _runs(sources: Indices) -> Iterator[tuple[int, int]]:
     """Split into (first index, length): consecutive indices, or zeros."""
-
-    def run_of(item: tuple[int, int]) -> int:
-        position, index = item
-        return index - position if index != ZERO else ZERO - len(sources)
-
-    for _, group in groupby(enumerate(sources.tolist()), key=run_of):
-        items = list(group)
-        yield items[0][1], len(items)
+    is_zero = sources == ZERO
+    continues = np.where(is_zero[1:], is_zero[:-1], ~is_zero[:-1] & (np.diff(sources) == 1))
+    starts = np.flatnonzero(np.concatenate([[len(sources) > 0], ~continues]))
+    lengths = np.diff(starts, append=len(sources))
+    return zip(sources[starts].tolist(), lengths.tolist(), strict=True)
 
 
 def _zeros(size: int) -> Iterator[bytes]:
     for begin in range(0, size, BLOCK_BYTES):
         yield bytes(min(BLOCK_BYTES, size - begin))
+
+
+def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Join small pieces to blocks of up to `BLOCK_BYTES`: a run can be a single short row."""
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        if size + len(piece) > BLOCK_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+        waiting.append(piece)
+        size += len(piece)
+    yield b"".join(waiting)
 
 
 def _gathered_columns(source: BinaryIO, tensor: StoredTensor, sources: Indices) -> Iterator[bytes]:

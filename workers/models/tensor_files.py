@@ -18,8 +18,9 @@ from app.domain.models import FileFact, ModelFacts, TensorFact
 from app.security.model_files import CONFIG, SINGLE_WEIGHTS, WEIGHTS_INDEX
 from app.security.safetensors_check import read_header, read_index
 
-# Half of what the method allows for a block: a gather holds one block in and one out.
-BLOCK_BYTES = 32 * 1024 * 1024
+# Small enough to stay in the processor's cache while it is read, hashed and written, and for its
+# memory to be used again; see bench/edit_large_checkpoint.py.
+BLOCK_BYTES = 4 * 1024 * 1024
 
 _FLOAT_FORMATS: Mapping[str, type[np.floating[Any]]] = {
     "F64": np.float64,
