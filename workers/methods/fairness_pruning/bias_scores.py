@@ -72,23 +72,49 @@ class BiasScores:
         return totals / np.maximum(counts, 1)[:, None, None]
 
     def _per_pair(self, signed: Tensor, flat: Tensor, batch: PairBatch) -> Tensor:
-        is_affected = self.rule.score_tokens == "affected"
-        if self.rule.token_reduction == "mean_then_abs":  # noqa: S105 - tokens of text
-            weights = batch.affected_token_means if is_affected else batch.token_means
-            return (weights @ flat).abs().double() / len(self.points)
-        weights = batch.affected_means if is_affected else batch.slot_means
-        return (weights.to(signed.dtype) @ signed.abs()).double()
+        values = values_by_pair(self.rule, signed, flat, batch)
+        halved = self.rule.token_reduction == "mean_then_abs"  # noqa: S105 - tokens of text
+        return values / len(self.points) if halved else values
 
     def _combine(self, layer: int, per_pair: Tensor, batch: PairBatch) -> None:
-        for category in range(self.totals.shape[0]):
-            rows = per_pair[batch.categories == category]
-            if not len(rows):
-                continue
-            if self.rule.pair_aggregation == "mean":
-                self.totals[category, layer] += rows.sum(0)
-            else:
-                best = torch.maximum(self.totals[category, layer], rows.amax(0))
-                self.totals[category, layer] = best
+        aggregation = self.rule.pair_aggregation
+        add_pairs(self.totals[:, layer], per_pair, batch, aggregation=aggregation)
+
+
+def values_by_pair(rule: ScoreRule, signed: Tensor, flat: Tensor, batch: PairBatch) -> Tensor:
+    """Reduce activations over tokens, shape (pairs, width) in fp64.
+
+    Parameters
+    ----------
+    rule
+        Gives the order of mean and absolute value, and which tokens count.
+    signed
+        Slot differences, shape (slots, width), fp32.
+    flat
+        Activations of all prompts, shape (rows, width), fp32.
+    batch
+        The batch they belong to.
+    """
+    is_affected = rule.score_tokens == "affected"
+    if rule.token_reduction == "mean_then_abs":  # noqa: S105 - tokens of text
+        weights = batch.affected_token_means if is_affected else batch.token_means
+        return (weights @ flat).abs().double()
+    weights = batch.affected_means if is_affected else batch.slot_means
+    return (weights.to(signed.dtype) @ signed.abs()).double()
+
+
+def add_pairs(
+    totals: Tensor, per_pair: Tensor, batch: PairBatch, *, aggregation: Literal["mean", "max"]
+) -> None:
+    """Add the selection pairs of a batch, (pairs, width), to `totals`, (categories, width)."""
+    for category in range(totals.shape[0]):
+        rows = per_pair[batch.categories == category]
+        if not len(rows):
+            continue
+        if aggregation == "mean":
+            totals[category] += rows.sum(0)
+        else:
+            totals[category] = torch.maximum(totals[category], rows.amax(0))
 
 
 def new_bias_scores(

@@ -1,0 +1,1 @@
+"""Attention heads: scores, selection, masks and edits. An extension, not part of the article."""
