@@ -14,10 +14,11 @@ from app.domain.errors import Gone, NotFound
 from app.services.jobs import get_job
 from app.storage.objects import ObjectStore
 
+# In order of preference: a job that edits no model has no card, but a report in Markdown.
 REPORTS = {
-    "application/json": "report.json",
-    "text/html": "report.html",
-    "text/markdown": "checkpoint/README.md",  # the model card
+    "application/json": ("report.json",),
+    "text/html": ("report.html",),
+    "text/markdown": ("checkpoint/README.md", "report.md"),
 }
 
 
@@ -69,7 +70,8 @@ def list_artifacts(u: UnitOfWork, job_id: UUID) -> Sequence[Artifact]:
 def open_report(u: UnitOfWork, job_id: UUID, media_type: str) -> StoredArtifact:
     """Return the report of a job in one of its forms."""
     get_job(u, job_id)
-    row = u.artifacts.named(job_id, REPORTS[media_type])
+    named = (u.artifacts.named(job_id, name) for name in REPORTS[media_type])
+    row = next((row for row in named if row is not None), None)
     if row is None:
         raise NotFound(
             f"This job has no report as {media_type}: a report is there once the job has succeeded."

@@ -76,7 +76,7 @@ def pca_plane(
     layer: int,
     activations: PairActivations,
     *,
-    stage: Literal["before", "after"] = "before",
+    stage: Literal["before", "after"] | None = "before",
 ) -> Picture | None:
     """Draw both prompts of a pair in one plane, with an arrow for each aligned slot.
 
@@ -87,7 +87,8 @@ def pca_plane(
     activations
         Rows, labels and slots of the pair.
     stage
-        Model that the activations come from; `after` is added to the name of the picture.
+        Model that the activations come from, None in a job without an edit; `after` is added to
+        the name of the picture.
 
     Returns
     -------
@@ -97,8 +98,9 @@ def pca_plane(
     twin = _plane_twin(activations)
     if twin is None:
         return None
+    where = "" if stage is None else f", {stage} the edit"
     data = {
-        "title": f"Tokens of the two prompts in {component}, layer {layer}, {stage} the edit",
+        "title": f"Tokens of the two prompts in {component}, layer {layer}{where}",
         "subtitle": "First two principal components of the activations; arrows go from prompt 1 "
         "to prompt 2",
         "component": component,

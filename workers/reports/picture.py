@@ -40,6 +40,10 @@ TITLE_SIZE = 11.0
 TEXT_SIZE = 9.0
 SMALL_SIZE = 8.0
 
+# Points above the head, and of its leading.
+_HEAD_MARGIN = 7.0
+_HEAD_LEADING = 1.45
+
 # Smaller numbers are written with a power of ten.
 _SMALLEST_PLAIN = 1e-3
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -61,8 +65,16 @@ class Picture:
 
     @property
     def twin(self) -> str:
-        """The JSON text of `data`, sorted and strict."""
-        return json.dumps(self.data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        """The JSON text of `data`, strict, one sorted entry a line."""
+        # Indenting each of a heat map's thousands of numbers would make the file five times as
+        # long, and takes the slow way through the encoder.
+        entries = [f"{_json(name)}: {_json(self.data[name])}" for name in sorted(self.data)]
+        return "{\n" + ",\n".join(entries) + "\n}"
+
+
+def _json(value: Any) -> str:
+    """Return `value` as strict JSON on one line."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
 def make_picture(
@@ -85,9 +97,14 @@ def write_picture(picture: Picture, folder: Path) -> tuple[Path, Path]:
     return image, twin
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of `width` by `height` inches that lays itself out."""
-    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
+def new_figure(width: float, height: float, *, is_placed: bool = False) -> Figure:
+    """Return an empty figure of `width` by `height` inches.
+
+    It lays itself out, which takes longer than to draw it; with `is_placed` the caller gives
+    every axes its place.
+    """
+    layout: Literal["constrained"] | None = None if is_placed else "constrained"
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout=layout)
     FigureCanvasAgg(figure)
     return figure
 
@@ -104,13 +121,8 @@ def encode(figure: Figure) -> bytes:
 def head(figure: Figure, title: str, subtitle: str) -> None:
     """Put a title and a line on what is measured above everything, wrapped to the width."""
     width, height = figure.get_size_inches()
-    # Characters an inch, measured at these sizes with a little to spare.
-    lines = [(line, TITLE_SIZE, "bold", INK) for line in textwrap.wrap(title, int(10.8 * width))]
-    lines += [
-        (line, TEXT_SIZE, "normal", MUTED) for line in textwrap.wrap(subtitle, int(14.5 * width))
-    ]
-    top = 7.0
-    for line, size, weight, color in lines:
+    top = _HEAD_MARGIN
+    for line, size, weight, color in _head_lines(title, subtitle, width):
         figure.text(
             8 / (72 * width),
             1 - top / (72 * height),
@@ -121,10 +133,28 @@ def head(figure: Figure, title: str, subtitle: str) -> None:
             color=color,
             parse_math=False,
         )
-        top += 1.45 * size
+        top += _HEAD_LEADING * size
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
         engine.set(rect=(0, 0, 1, 1 - (top + 3) / (72 * height)))
+
+
+def head_height(title: str, subtitle: str, width: float) -> float:
+    """Return the inches that `head` fills in a figure of `width` inches."""
+    sizes = sum(size for _, size, _, _ in _head_lines(title, subtitle, width))
+    return (_HEAD_MARGIN + _HEAD_LEADING * sizes + 3) / 72
+
+
+def _head_lines(title: str, subtitle: str, width: float) -> list[tuple[str, float, str, str]]:
+    """Return the lines of a head with size, weight and colour."""
+    # Characters an inch, measured at these sizes with a little to spare.
+    return [
+        *((line, TITLE_SIZE, "bold", INK) for line in textwrap.wrap(title, int(10.8 * width))),
+        *(
+            (line, TEXT_SIZE, "normal", MUTED)
+            for line in textwrap.wrap(subtitle, int(14.5 * width))
+        ),
+    ]
 
 
 def legend_below(figure: Figure, handles: Sequence[Line2D], *, columns: int) -> None:

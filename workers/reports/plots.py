@@ -15,14 +15,17 @@ from workers.reports.picture import (
     CONTROL,
     INK,
     MUTED,
+    SMALL_SIZE,
     TEXT_SIZE,
     Picture,
     dress,
     head,
+    head_height,
     legend_below,
     make_picture,
     new_figure,
 )
+from workers.reports.raster import Sheet
 
 Stage = Literal["before", "after", "control"]
 
@@ -31,6 +34,11 @@ _STAGE_STYLE: Mapping[str, tuple[str, str, str]] = {
     "before": (BEFORE, "-", "before the edit"),
     "after": (AFTER, "--", "after the edit"),
     "control": (CONTROL, ":", "neutral control pairs, before"),
+}
+
+_STYLE_WITHOUT_EDIT: Mapping[str, tuple[str, str, str]] = {
+    "before": (AFTER, "-", "demographic pairs"),
+    "control": (CONTROL, ":", "neutral control pairs"),
 }
 
 
@@ -143,14 +151,27 @@ def amplification_curves(
 def draw_amplification(data: Mapping[str, Any]) -> Figure:
     """Draw the twin of `amplification_curves`."""
     components = list(dict.fromkeys(curve["component"] for curve in data["curves"]))
-    figure = new_figure(max(6.4, 3.3 * len(components)), 3.9)
-    panels = figure.subplots(1, len(components), sharey=True, squeeze=False)[0]
-    for panel, component in zip(panels, components, strict=True):
+    width, left, panel, gap = 6.4, 0.62, 1.75, 0.34
+    top = head_height(data["title"], data["subtitle"], width)
+    total = top + (panel + gap) * len(components) + 0.8
+    figure = new_figure(width, total, is_placed=True)
+    sheet = Sheet(figure, width, total)
+    highest = max(max(curve["high"] or curve["mean"]) for curve in data["curves"])
+    stages = _stage_styles(data)
+    for component in components:
+        top += gap
+        axes = sheet.axes(left, top, width - left - 0.2, panel)
         curves = [c for c in data["curves"] if c["component"] == component]
-        _amplification_panel(panel, curves, data["threshold"])
-        panel.set_title(component, fontsize=TEXT_SIZE, color=INK, loc="left", parse_math=False)
-    panels[0].set_ylabel("relative difference", fontsize=TEXT_SIZE, color=INK)
-    _stage_legend(figure, data)
+        _amplification_panel(axes, curves, data["threshold"], stages)
+        axes.set_ylim(0, 1.05 * max(highest, data["threshold"] or 0) or None)
+        axes.set_title(
+            component.replace("_", " "), fontsize=TEXT_SIZE, color=INK, loc="left", parse_math=False
+        )
+        if component != components[-1]:
+            axes.set_xlabel("")
+            axes.set_xticklabels([])
+        top += panel
+    _stage_legend(figure, data, stages)
     head(figure, data["title"], data["subtitle"])
     return figure
 
@@ -230,12 +251,22 @@ def _control_handles() -> list[Line2D]:
     ]
 
 
+def _stage_styles(data: Mapping[str, Any]) -> dict[str, tuple[str, str, str]]:
+    """Return colour, line and name of each stage; without an edit there is no before."""
+    present = {curve["stage"] for curve in data["curves"]}
+    styles = _STAGE_STYLE if "after" in present else {**_STAGE_STYLE, **_STYLE_WITHOUT_EDIT}
+    return {stage: style for stage, style in styles.items() if stage in present}
+
+
 def _amplification_panel(
-    axes: Axes, curves: Sequence[Mapping[str, Any]], threshold: float | None
+    axes: Axes,
+    curves: Sequence[Mapping[str, Any]],
+    threshold: float | None,
+    stages: Mapping[str, tuple[str, str, str]],
 ) -> None:
     """Draw the curves of one component."""
     for curve in curves:
-        color, line, _ = _STAGE_STYLE[curve["stage"]]
+        color, line, _ = stages[curve["stage"]]
         layers = range(len(curve["mean"]))
         marker = "o" if len(layers) == 1 else None
         axes.plot(layers, curve["mean"], color=color, ls=line, lw=1.8, marker=marker)
@@ -246,23 +277,30 @@ def _amplification_panel(
     if threshold is not None:
         axes.axhline(threshold, color=INK, lw=0.8, ls=(0, (1, 3)))
     _depth_axis(axes, max(len(curve["mean"]) for curve in curves))
-    axes.set_ylim(bottom=0)
-    dress(axes, x_label="layer")
+    dress(axes, x_label="layer", y_label="relative difference")
 
 
-def _stage_legend(figure: Figure, data: Mapping[str, Any]) -> None:
+def _stage_legend(
+    figure: Figure, data: Mapping[str, Any], stages: Mapping[str, tuple[str, str, str]]
+) -> None:
     """Name the stages that occur, and the reading line."""
-    present = {curve["stage"] for curve in data["curves"]}
     nothing: list[float] = []
     handles = [
         Line2D(nothing, nothing, color=color, ls=line, lw=1.8, label=label)
-        for stage, (color, line, label) in _STAGE_STYLE.items()
-        if stage in present
+        for color, line, label in stages.values()
     ]
     if data["threshold"] is not None:
         label = f"reading line {data['threshold']:g}"
         handles.append(Line2D(nothing, nothing, color=INK, lw=0.8, ls=(0, (1, 3)), label=label))
-    legend_below(figure, handles, columns=len(handles))
+    figure.legend(
+        handles=handles,
+        loc="lower center",
+        ncols=len(handles) if len(handles) < 4 else 2,
+        frameon=False,
+        borderpad=0.2,
+        fontsize=SMALL_SIZE,
+        labelcolor=INK,
+    )
 
 
 def _depth_axis(axes: Axes, layers: int) -> None:

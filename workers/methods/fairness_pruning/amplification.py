@@ -1,6 +1,6 @@
 """Where in the depth of a model the difference between two prompts grows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ def amplification(
     *,
     threshold: float,
 ) -> dict[str, Any] | None:
-    """Describe onset, slope and largest jump; None without pairs.
+    """Describe onset, slope and largest jump, in numbers and in a sentence; None without pairs.
 
     `demographic` is True when, at the onset, the curve lies above the band of the control pairs,
     False when it does not, and None without control pairs or without an onset.
@@ -60,12 +60,61 @@ def amplification(
         return None
     description = _describe(diagnosis, columns, threshold)
     control = _describe(diagnosis, control_columns, threshold) if control_columns else None
-    return {
+    found = {
         "threshold": threshold,
         **description,
         "control": control,
         "demographic": _is_demographic(diagnosis, columns, control_columns, description["onset"]),
     }
+    return {**found, "sentence": amplification_sentence(found)}
+
+
+def amplification_sentence(found: Mapping[str, Any]) -> str:
+    """Put what `amplification` found into plain words."""
+    onset, control = found["onset"], found["control"]
+    threshold = f"{100 * found['threshold']:g} %"
+    if onset is None:
+        first = (
+            f"The two prompts of a pair never differ by more than {threshold} of the size of the "
+            "activations."
+        )
+    else:
+        first = (
+            f"The two prompts of a pair first differ by more than {threshold} of the size of the "
+            f"activations in {_place(onset)}."
+        )
+    sentences = [first, *_growth_sentences(found)]
+    if control is not None:
+        same = "never" if control["onset"] is None else f"in {_place(control['onset'])}"
+        sentences.append(f"Pairs that swap a neutral word get there {same}.")
+    if found["demographic"] is not None:
+        sentences.append(
+            "There the mean of the demographic pairs lies above nine in ten of the neutral pairs, "
+            "so the difference may be called demographic."
+            if found["demographic"]
+            else "There the mean of the demographic pairs does not lie above the spread of the "
+            "neutral ones, so the difference cannot be called demographic."
+        )
+    return " ".join(sentences)
+
+
+def _place(onset: Mapping[str, Any]) -> str:
+    return f"layer {onset['layer']} ({onset['component'].replace('_', ' ')})"
+
+
+def _growth_sentences(found: Mapping[str, Any]) -> list[str]:
+    """Say in which direction the difference goes over depth, and where it leaps."""
+    slope, rank = found["slope"], found["rank_correlation"]
+    if slope is None:
+        return []
+    direction = "rises" if slope > 0 else "falls" if slope < 0 else "stays level"
+    by = "" if slope == 0 else f" by {abs(100 * slope):.3g} percentage points"
+    correlation = "" if rank is None else f" (rank correlation with depth {rank:+.2f})"
+    sentence = (
+        f"In the MLP outputs it {direction}{by} from the first layer to the last{correlation}"
+    )
+    jump = found["largest_jump"]
+    return [f"{sentence}." if jump is None else f"{sentence}; it grows most at layer {jump}."]
 
 
 def _curve(point: CapturePoint, values: Array) -> GrowthCurve:
@@ -90,8 +139,14 @@ def _describe(diagnosis: Diagnosis, columns: Sequence[int], threshold: float) ->
             _onset(relative[:, :, pair], order, threshold) for pair in range(len(columns))
         ],
         **_slope(mlp),
-        "largest_jump": int(np.argmax(np.diff(mlp))) + 1 if len(mlp) > 1 else None,
+        "largest_jump": _largest_jump(mlp),
     }
+
+
+def _largest_jump(curve: npt.NDArray[np.float64]) -> int | None:
+    """Layer whose value grew most over that of the layer before; None where none grew."""
+    steps = np.diff(curve)
+    return int(np.argmax(steps)) + 1 if len(steps) and steps.max() > 0 else None
 
 
 def _onset(

@@ -16,6 +16,7 @@ from app.domain.errors import JobErrorCode, JobFailure
 from workers.methods.fairness_pruning.batches import PairBatch
 from workers.methods.fairness_pruning.bias_scores import BiasScores
 from workers.methods.fairness_pruning.capture import CapturePoint, Decoder, capture
+from workers.methods.fairness_pruning.signed_means import SignedMeans
 
 Array = npt.NDArray[np.float64]
 
@@ -79,6 +80,7 @@ class _Recorder:
     kept_weights: Tensor | None  # (layers, neurons, sets), each set sums to 1
     kept_sums: Tensor  # (2, sets, kept points, layers, pairs)
     scores: BiasScores | None
+    signed: SignedMeans | None
     request: PictureRequest
     pictures: dict[
         tuple[int, CapturePoint, int], tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
@@ -98,6 +100,8 @@ class _Recorder:
         self._add(point, layer, signed=signed, scale=scale, batch=batch)
         if self.scores is not None:
             self.scores.observe(point, layer, signed=signed, flat=flat, batch=batch)
+        if self.signed is not None:
+            self.signed.observe(point, layer, signed=signed, batch=batch)
         if self.kept_weights is not None and point in self.kept_points:
             self._add_kept(point, layer, signed.abs() @ self.kept_weights[layer], batch)
         if (point, layer) in self.request.keys:
@@ -144,6 +148,7 @@ def diagnose(
     points: Sequence[CapturePoint],
     kept: npt.NDArray[np.bool_] | None = None,
     scores: BiasScores | None = None,
+    signed: SignedMeans | None = None,
     pictures: PictureRequest | None = None,
     with_loss: bool = False,
     on_batch: Callable[[int, int], None] = lambda _done, _total: None,
@@ -158,6 +163,8 @@ def diagnose(
         Sets of neurons, (sets, layers, neurons), over which gate and up means are also taken.
     scores
         Accumulator of bias scores, filled on the way.
+    signed
+        Accumulator of signed differences, likewise.
     pictures
         Which full activations to keep.
     with_loss
@@ -171,7 +178,7 @@ def diagnose(
         `numerical_failure` naming the first point, layer and pair with a non-finite activation.
     """
     recorder = _new_recorder(decoder, tuple(points), n_pairs, kept, batches)
-    recorder.scores = scores
+    recorder.scores, recorder.signed = scores, signed
     recorder.request = pictures or PictureRequest()
     recorder.losses = recorder.sums["mean"].new_zeros(n_pairs) if with_loss else None
     _run(decoder, recorder, batches, on_batch)
@@ -240,6 +247,7 @@ def _new_recorder(
         kept_weights=None if kept is None else _kept_weights(kept).to(device),
         kept_sums=torch.zeros(kept_shape, dtype=torch.float64, device=device),
         scores=None,
+        signed=None,
         request=PictureRequest(),
         pictures={},
     )

@@ -9,6 +9,8 @@ Deviations from the article: differences are reduced in fp32 whatever the model'
 of unequal length are aligned instead of dropped, the default importance is the formula that the
 article prints (`max_abs`; the preset `article` uses `ppm` as its code does), and every edit is
 compared with random and importance-only removals.
+
+With `diagnose_only` a job measures the base model and reports on it; nothing is edited.
 """
 
 import shutil
@@ -18,6 +20,7 @@ from typing import Any
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from workers.methods.fairness_pruning.capture import capture_points
 from workers.methods.fairness_pruning.choose import Choice, choose_neurons, control_removals
+from workers.methods.fairness_pruning.diagnosis_job import rank_importance, write_diagnosis
 from workers.methods.fairness_pruning.edit import EditReport, apply_edit
 from workers.methods.fairness_pruning.measure_base import measure_base
 from workers.methods.fairness_pruning.measure_edited import measure_edited
@@ -50,6 +53,8 @@ class Engine:
 
     def debias(self, ctx: Context, before: PhaseOutput) -> PhaseOutput:
         """Choose neurons, run the controls, and write the edited checkpoint."""
+        if ctx.config.diagnose_only:
+            return rank_importance(ctx, before)
         plan, shape = read_plan(ctx), read_shape(ctx.model_dir)
         choice = choose_neurons(ctx, before, plan, shape)
         for warning in choice.selection.warnings:
@@ -63,6 +68,8 @@ class Engine:
     def evaluate_after(self, ctx: Context, before: PhaseOutput, edit: PhaseOutput) -> PhaseOutput:
         """Load the edited checkpoint in plain transformers and measure it."""
         del before
+        if ctx.config.diagnose_only:
+            return PhaseOutput(state={"texts": [], "dtype": None})
         _ensure_checkpoint(ctx, edit)
         return measure_edited(ctx, unpack_removed(edit.state["removed"]))
 
@@ -70,6 +77,8 @@ class Engine:
         self, ctx: Context, before: PhaseOutput, edit: PhaseOutput, after: PhaseOutput
     ) -> MethodResult:
         """Write report, card and pictures."""
+        if ctx.config.diagnose_only:
+            return write_diagnosis(ctx, before, edit, after)
         _ensure_checkpoint(ctx, edit)
         return write_package(ctx, before, edit, after)
 

@@ -1,14 +1,14 @@
 """Everything that the phases found, put together once for report, page and card."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
-from workers.evaluation.bootstrap import summary_row
+from workers.evaluation.bootstrap import generator_for, mean_interval, summary_row
 from workers.methods.fairness_pruning.capture import capture_points
 from workers.methods.fairness_pruning.controls import (
     IMPORTANCE_ONLY,
@@ -31,6 +31,7 @@ from workers.methods.fairness_pruning.pair_plan import (
 from workers.methods.fairness_pruning.phase_data import unpack_diagnosis, unpack_removed
 from workers.methods.fairness_pruning.run_controls import SELECTION
 from workers.methods.fairness_pruning.subject import Shape, read_plan, read_shape
+from workers.methods.fairness_pruning.unchanged import changes_a_tensor
 from workers.runtime.context import Context, PhaseOutput, SummaryRow
 
 BENCHMARK = "activation differences"
@@ -39,7 +40,10 @@ UNIT = "pair"
 
 @dataclass(frozen=True)
 class Evidence:
-    """The stored phases, unpacked. Without any measured pair, the diagnoses are None."""
+    """The stored phases, unpacked. Without any measured pair, the diagnoses are None.
+
+    In a job that only diagnoses, nothing is removed and `edited` is None.
+    """
 
     ctx: Context
     before: PhaseOutput
@@ -83,10 +87,16 @@ class Evidence:
         }
 
     @cached_property
+    def nothing_changed(self) -> bool:
+        """Whether the edited checkpoint holds the very tensors of the base model."""
+        names = self.edit.state.get("tensors_changed", ())
+        return not changes_a_tensor(self.ctx.model_dir, self.ctx.out_dir / "checkpoint", names)
+
+    @cached_property
     def verdict(self) -> Verdict:
         """What the controls allow to say."""
         columns = self.plan.columns("holdout")
-        if not any(self.removed.values()):
+        if self.nothing_changed:
             return Verdict(NOTHING_REMOVED, claim=False, n_holdout=len(columns))
         if self.outcome is None or not self.controls:
             return Verdict(NO_CONTROLS, claim=False, n_holdout=len(columns))
@@ -104,13 +114,16 @@ class Evidence:
     @cached_property
     def rows(self) -> tuple[SummaryRow, ...]:
         """The before/after table: every metric, by category and split."""
-        if self.outcome is None:
+        if self.base is None:
             return ()
-        return tuple(
-            self._row(metric, group, columns, split)
+        make = self._measured_row if self.outcome is None else self._row
+        rows = (
+            make(metric, group, columns, split)
             for split, group, columns in self.groups
             for metric in METRICS
         )
+        # Noise of a device must not make an improvement of a model that is the base model.
+        return tuple(replace(row, improved=None) if self.nothing_changed else row for row in rows)
 
     @cached_property
     def groups(self) -> tuple[tuple[Split, str, list[int]], ...]:
@@ -141,10 +154,8 @@ class Evidence:
 
     def _row(self, metric: str, group: str, columns: list[int], split: Split) -> SummaryRow:
         outcome = self.outcome
-        # A neutral word may change as much as it likes: control pairs are neither good nor bad.
-        is_judged = split != "control"
         if outcome is None:
-            raise ValueError("no pair was measured")
+            raise ValueError("no edited model was measured")
         return summary_row(
             benchmark=BENCHMARK,
             metric=metric,
@@ -153,9 +164,37 @@ class Evidence:
             after=outcome.after[metric][columns],
             unit=UNIT,
             seed=self.ctx.seed,
-            ideal=0.0 if is_judged else None,
-            lower_is_better=True if is_judged else None,
+            ideal=_ideal(split),
+            lower_is_better=None if _ideal(split) is None else True,
         )
+
+    def _measured_row(
+        self, metric: str, group: str, columns: list[int], split: Split
+    ) -> SummaryRow:
+        """Give the row of a job without an edit: the very numbers of an edit's row, before."""
+        values = self.metrics_before[metric][columns]
+        rng = generator_for(self.ctx.seed, f"{BENCHMARK}/{metric}/{group}")
+        interval = mean_interval(values, rng=rng)
+        return SummaryRow(
+            benchmark=BENCHMARK,
+            metric=metric,
+            group=group,
+            before=float(np.mean(values)),
+            after=None,
+            delta=None,
+            ideal=_ideal(split),
+            improved=None,
+            ci95_before=None if interval is None else interval.ends,
+            ci95_after=None,
+            ci95_delta=None,
+            n=len(columns),
+            unit=UNIT,
+        )
+
+
+def _ideal(split: Split) -> float | None:
+    """Ideal of a row: a neutral word may change as much as it likes, so its pairs have none."""
+    return None if split == "control" else 0.0
 
 
 def gather(ctx: Context, before: PhaseOutput, edit: PhaseOutput, after: PhaseOutput) -> Evidence:
@@ -163,6 +202,7 @@ def gather(ctx: Context, before: PhaseOutput, edit: PhaseOutput, after: PhaseOut
     plan, shape = read_plan(ctx), read_shape(ctx.model_dir)
     points = capture_points(shape.layout)
     has_pairs = bool(plan.measured)
+    is_compared = has_pairs and not ctx.config.diagnose_only
     return Evidence(
         ctx=ctx,
         before=before,
@@ -171,7 +211,7 @@ def gather(ctx: Context, before: PhaseOutput, edit: PhaseOutput, after: PhaseOut
         plan=plan,
         shape=shape,
         base=unpack_diagnosis(before.arrays, points) if has_pairs else None,
-        edited=unpack_diagnosis(after.arrays, points) if has_pairs else None,
+        edited=unpack_diagnosis(after.arrays, points) if is_compared else None,
     )
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
-from workers.methods.fairness_pruning.bias_scores import ScoreRule, new_bias_scores
+from app.domain.architectures import MlpLayout
+from workers.methods.fairness_pruning.bias_scores import BiasScores, ScoreRule, new_bias_scores
 from workers.methods.fairness_pruning.calibration import activation_norms, windows
 from workers.methods.fairness_pruning.capture import CapturePoint, capture_points
 from workers.methods.fairness_pruning.diagnosis import PictureRequest, diagnose
@@ -14,11 +15,22 @@ from workers.methods.fairness_pruning.generation import continue_prompts, n_grou
 from workers.methods.fairness_pruning.pair_plan import PairPlan, PlannedPair
 from workers.methods.fairness_pruning.phase_data import Arrays, Texts, pack_diagnosis, pack_texts
 from workers.methods.fairness_pruning.progress import PhaseProgress
+from workers.methods.fairness_pruning.signed_means import (
+    SIGNED_POINTS,
+    SignedMeans,
+    new_signed_means,
+)
 from workers.methods.fairness_pruning.subject import Subject, load_subject, read_plan
 from workers.runtime.context import Context, PhaseOutput
 
 PICTURE_POINT = CapturePoint.MLP_OUTPUT
 """Component of the PCA pictures, as in the article."""
+
+SIGNED = "signed"
+"""Array of signed mean differences, (points, categories, layers, width)."""
+
+MAX_HEAT_MAP_PAIRS = 3
+"""Pairs of a heat map, one a category: more panels would not fit one page."""
 
 
 def measure_base(ctx: Context) -> PhaseOutput:
@@ -72,16 +84,29 @@ def generate_texts(
 
 
 def picture_request(config: FairnessPruningConfig, plan: PairPlan, layers: int) -> PictureRequest:
-    """Activations that the PCA pictures need: of the first selection pair, in a few layers."""
+    """Activations that PCA pictures and heat maps need: of few pairs, in few layers."""
     columns = plan.columns("selection")
-    if "pca" not in config.plots or not columns:
-        return PictureRequest()
-    keys = frozenset((PICTURE_POINT, layer) for layer in picture_layers(config, layers))
-    return PictureRequest(keys=keys, pairs=frozenset(columns[:1]))
+    points: set[CapturePoint] = set()
+    pairs: set[int] = set()
+    if "pca" in config.plots:
+        points.add(PICTURE_POINT)
+        pairs.update(columns[:1])
+    if "heatmap" in config.plots:
+        points.update(SIGNED_POINTS)
+        pairs.update(heat_map_columns(plan))
+    chosen = picture_layers(config, layers)
+    keys = frozenset((point, layer) for point in points for layer in chosen)
+    return PictureRequest(keys=keys, pairs=frozenset(pairs))
+
+
+def heat_map_columns(plan: PairPlan) -> list[int]:
+    """Columns of the pairs that heat maps show: the first selection pair of each category."""
+    firsts = [plan.columns("selection", name)[0] for name in plan.categories]
+    return firsts[:MAX_HEAT_MAP_PAIRS]
 
 
 def picture_layers(config: FairnessPruningConfig, layers: int) -> tuple[int, ...]:
-    """Layers with a PCA picture: the configured ones, else first, middle and last."""
+    """Layers with PCA picture and heat map: the configured ones, else first, middle and last."""
     chosen = config.plot_layers if config.plot_layers is not None else (0, layers // 2, layers - 1)
     return tuple(sorted(set(chosen)))
 
@@ -104,26 +129,56 @@ def _diagnose_and_score(
             neurons=dimensions.neurons,
             on_text=lambda: progress.advance("reading calibration texts"),
         )
-    scores = new_bias_scores(
-        score_rule(config),
-        has_gate=layout.projection("gate") is not None,
-        categories=len(subject.plan.categories),
-        layers=dimensions.layers,
-        neurons=dimensions.neurons,
-        device=ctx.device,
-    )
+    scores = _new_scores(ctx, subject) if has_neurons(layout) else None
+    signed = signed_means_for(ctx, subject)
     diagnosis = diagnose(
         subject.decoder,
         subject.batches,
         n_pairs=len(subject.plan.measured),
         points=capture_points(layout),
         scores=scores,
+        signed=signed,
         pictures=picture_request(config, subject.plan, dimensions.layers),
         with_loss=True,
         on_batch=progress.on_batch("comparing pairs in the base model"),
     )
-    arrays["bias_scores"] = scores.mean_or_max(category_counts(subject.plan))
+    counts = category_counts(subject.plan)
+    if scores is not None:
+        arrays["bias_scores"] = scores.mean_or_max(counts)
+    if signed is not None:
+        arrays[SIGNED] = signed.means(counts)
     return {**arrays, **pack_diagnosis(diagnosis)}
+
+
+def _new_scores(ctx: Context, subject: Subject) -> BiasScores:
+    dimensions = subject.shape.dimensions
+    return new_bias_scores(
+        score_rule(ctx.config),
+        has_gate=subject.shape.layout.projection("gate") is not None,
+        categories=len(subject.plan.categories),
+        layers=dimensions.layers,
+        neurons=dimensions.neurons,
+        device=ctx.device,
+    )
+
+
+def signed_means_for(ctx: Context, subject: Subject) -> SignedMeans | None:
+    """Return empty sums for the layer maps, None where none are asked for."""
+    config: FairnessPruningConfig = ctx.config
+    if "layer_neuron" not in config.plots or not subject.plan.categories:
+        return None
+    return new_signed_means(
+        capture_points(subject.shape.layout),
+        layers=subject.shape.dimensions.layers,
+        categories=len(subject.plan.categories),
+        width=subject.shape.dimensions.hidden,
+        device=ctx.device,
+    )
+
+
+def has_neurons(layout: MlpLayout) -> bool:
+    """Whether the MLP has neurons that can be told apart: a block of routed experts has not."""
+    return layout.projection("down") is not None
 
 
 def category_counts(plan: PairPlan) -> npt.NDArray[np.int64]:

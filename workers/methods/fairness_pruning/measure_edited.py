@@ -8,9 +8,12 @@ from workers.methods.fairness_pruning.capture import capture_points
 from workers.methods.fairness_pruning.diagnosis import diagnose
 from workers.methods.fairness_pruning.generation import n_groups
 from workers.methods.fairness_pruning.measure_base import (
+    SIGNED,
+    category_counts,
     generate_texts,
     picture_request,
     prompts_to_continue,
+    signed_means_for,
 )
 from workers.methods.fairness_pruning.outcomes import Removed, kept_mask_after
 from workers.methods.fairness_pruning.phase_data import Arrays, pack_diagnosis, pack_texts
@@ -65,14 +68,19 @@ def _diagnose(ctx: Context, subject: Subject, removed: Removed, progress: PhaseP
         neurons=base.neurons,
         stored_neurons=subject.shape.dimensions.neurons,
     )
+    signed = signed_means_for(ctx, subject)
     diagnosis = diagnose(
         subject.decoder,
         subject.batches,
         n_pairs=len(subject.plan.measured),
         points=capture_points(subject.shape.layout),
         kept=kept[None],
+        signed=signed,
         pictures=picture_request(config, subject.plan, base.layers),
         with_loss=True,
         on_batch=progress.on_batch("comparing pairs in the edited model"),
     )
-    return pack_diagnosis(diagnosis)
+    arrays = pack_diagnosis(diagnosis)
+    if signed is not None:
+        arrays[SIGNED] = signed.means(category_counts(subject.plan))
+    return arrays

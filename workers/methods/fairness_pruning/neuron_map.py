@@ -129,7 +129,8 @@ def _pair_overlap(
 def _against_random(
     shared: int, drawn: npt.NDArray[np.floating[Any] | np.integer[Any]], size: int
 ) -> dict[str, float]:
-    indices = [jaccard(float(n), size, size) for n in drawn]
+    unions = np.maximum(2 * size - drawn, 1)
+    indices = drawn / unions
     return {
         "jaccard": jaccard(shared, size, size),
         "random_mean": float(np.mean(indices)),

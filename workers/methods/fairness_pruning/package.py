@@ -11,7 +11,8 @@ from yaml import YAMLError
 from workers.methods.fairness_pruning.evidence import Evidence, gather
 from workers.methods.fairness_pruning.layer_table import layer_table
 from workers.methods.fairness_pruning.metrics import METRICS
-from workers.methods.fairness_pruning.page import build_document, hub_name
+from workers.methods.fairness_pruning.model_names import hub_name
+from workers.methods.fairness_pruning.page import build_document
 from workers.methods.fairness_pruning.pair_plan import SPLITS
 from workers.methods.fairness_pruning.pictures import draw_pictures
 from workers.methods.fairness_pruning.report import build_report, neuron_map_entry
@@ -50,25 +51,25 @@ def write_package(
     evidence = gather(ctx, before, edit, after)
     for code, message in cost_warnings(evidence):
         ctx.warn(code, message)
-    _begin(ctx, 1, "writing the numbers")
+    begin_step(ctx, 1, "writing the numbers")
     report = build_report(evidence)
     write_json(ctx.out_dir / "report.json", report)
     for name, part in (("neuron_map", neuron_map_entry), ("layers", layer_table)):
         value = part(evidence)
         if value is not None:
             write_json(ctx.out_dir / f"{name}.json", value)
-    _begin(ctx, 2, "drawing")
+    begin_step(ctx, 2, "drawing")
     pictures = draw_pictures(evidence)
     for picture in pictures:
         write_picture(picture, ctx.out_dir / "plots")
-    _begin(ctx, 3, "writing the report")
+    begin_step(ctx, 3, "writing the report")
     document = build_document(evidence, pictures)
     (ctx.out_dir / "report.html").write_text(render_html(document), encoding="utf-8")
     checkpoint = ctx.out_dir / "checkpoint"
     write_json(checkpoint / "debias_report.json", {k: report[k] for k in _CHECKPOINT_PARTS})
     card = render_markdown(document, _card_header(evidence))
     (checkpoint / "README.md").write_text(card, encoding="utf-8")
-    return _result(evidence)
+    return method_result(evidence)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -77,7 +78,8 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(f"{text}\n", encoding="utf-8")
 
 
-def _begin(ctx: Context, step: int, message: str) -> None:
+def begin_step(ctx: Context, step: int, message: str) -> None:
+    """Poll for a stop, then report a step of the packaging."""
     raise_if_stopped(ctx)
     ctx.progress(step, _STEPS, message)
 
@@ -103,8 +105,11 @@ def _licence(model_dir: Path) -> str | None:
     return named if isinstance(named, str) else None
 
 
-def _result(evidence: Evidence) -> MethodResult:
-    """Means by metric; those of held-out and control pairs carry the split in their name."""
+def method_result(evidence: Evidence) -> MethodResult:
+    """Means by metric; those of held-out and control pairs carry the split in their name.
+
+    Without an edit nothing stands under "after".
+    """
     after = {} if evidence.outcome is None else evidence.outcome.after
     stages: list[dict[str, float | None]] = []
     for metrics in (evidence.metrics_before, after):

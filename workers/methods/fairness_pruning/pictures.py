@@ -6,19 +6,22 @@ from typing import Literal
 import numpy as np
 
 from app.catalog.methods.fairness_pruning import METHOD
-from workers.methods.fairness_pruning.alignment import token_labels
 from workers.methods.fairness_pruning.amplification import growth_curves
-from workers.methods.fairness_pruning.capture import CapturePoint
 from workers.methods.fairness_pruning.controls import IMPORTANCE_ONLY, random_name
 from workers.methods.fairness_pruning.diagnosis import Array, Diagnosis
 from workers.methods.fairness_pruning.evidence import Evidence
-from workers.methods.fairness_pruning.measure_base import PICTURE_POINT, picture_layers
-from workers.methods.fairness_pruning.metrics import PARITY
-from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS, PlannedPair
-from workers.methods.fairness_pruning.report import demographic_columns
-from workers.models.load import load_tokenizer
+from workers.methods.fairness_pruning.headline import split_row
+from workers.methods.fairness_pruning.measure_base import SIGNED, category_counts, has_neurons
+from workers.methods.fairness_pruning.metrics import METRICS, PARITY
+from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS
+from workers.methods.fairness_pruning.report import demographic_columns, neuron_map_entry
+from workers.methods.fairness_pruning.signed_means import SIGNED_POINTS
+from workers.methods.fairness_pruning.token_pictures import heat_maps, planes
+from workers.reports.bars import before_after_bars
 from workers.reports.forest import summary_forest
-from workers.reports.pca_plot import PairActivations, Slot, pca_plane
+from workers.reports.layer_map import LayerPanel, layer_position_map
+from workers.reports.measured_forest import measured_forest
+from workers.reports.neuron_plot import Overlap, neuron_map_picture
 from workers.reports.picture import Picture
 from workers.reports.plots import (
     ControlDots,
@@ -27,45 +30,61 @@ from workers.reports.plots import (
     controls_dots,
     mean_diff_bars,
 )
+from workers.runtime.context import SummaryRow
 
 Stage = Literal["before", "after"]
 CurveStage = Literal["before", "after", "control"]
 
-_BAR_POINTS = (CapturePoint.MLP_OUTPUT, CapturePoint.ATTENTION_OUTPUT)
-
 
 def draw_pictures(evidence: Evidence) -> tuple[Picture, ...]:
     """Draw everything; nothing without measured pairs, or when the config asks for no plots."""
-    if evidence.base is None or evidence.edited is None or not evidence.config.plots:
+    base, edited, plots = evidence.base, evidence.edited, evidence.config.plots
+    if base is None or not plots:
         return ()
     titles = {metric.name: f"{metric.title} ({metric.unit})" for metric in METHOD.metrics}
-    pictures = [summary_forest(evidence.rows, titles=titles)] if evidence.rows else []
+    forest = measured_forest if edited is None else summary_forest
+    pictures = [forest(evidence.rows, titles=titles)] if evidence.rows else []
+    if edited is not None and evidence.rows:
+        pictures.append(before_after_bars(_whole_rows(evidence), titles=titles))
     if evidence.controls:
         pictures.append(controls_dots(_control_dots(evidence)))
-    if "mean_diff" in evidence.config.plots:
-        pictures += _bars(evidence.base, evidence.edited, evidence.plan.columns("selection"))
-    pictures += _growth(evidence, evidence.base, evidence.edited)
-    if "pca" in evidence.config.plots:
-        pictures += _planes(evidence, evidence.base, "before")
-        pictures += _planes(evidence, evidence.edited, "after")
+    if "mean_diff" in plots:
+        pictures += _bars(base, edited, evidence.plan.columns("selection"))
+    pictures += _growth(evidence, base, edited)
+    if "layer_neuron" in plots:
+        pictures += _layer_maps(evidence)
+    pictures += _neuron_sets(evidence)
+    if "heatmap" in plots:
+        pictures += heat_maps(evidence)
+    if "pca" in plots:
+        pictures += planes(evidence)
     return tuple(pictures)
 
 
-def _bars(base: Diagnosis, edited: Diagnosis, columns: list[int]) -> Iterator[Picture]:
+def _whole_rows(evidence: Evidence) -> list[SummaryRow]:
+    """Rows over all pairs of each split: few enough to be read as bars."""
+    rows = (split_row(evidence, metric, split) for metric in METRICS for split in SPLITS)
+    return [row for row in rows if row is not None]
+
+
+def _bars(base: Diagnosis, edited: Diagnosis | None, columns: list[int]) -> Iterator[Picture]:
     if not columns:
         return
-    for point in _BAR_POINTS:
+    for point in SIGNED_POINTS:
+        if point not in base.points:
+            continue
         before, after = (
-            stage.of("mean", point)[:, columns].mean(axis=1).tolist() for stage in (base, edited)
+            None if stage is None else stage.of("mean", point)[:, columns].mean(axis=1).tolist()
+            for stage in (base, edited)
         )
-        yield mean_diff_bars(point.value, before, after, n_pairs=len(columns))
+        yield mean_diff_bars(point.value, before or [], after, n_pairs=len(columns))
 
 
-def _growth(evidence: Evidence, base: Diagnosis, edited: Diagnosis) -> Iterator[Picture]:
+def _growth(evidence: Evidence, base: Diagnosis, edited: Diagnosis | None) -> Iterator[Picture]:
     columns, control = demographic_columns(evidence), evidence.plan.columns("control")
     if not columns:
         return
-    stages: tuple[tuple[CurveStage, Diagnosis, list[int]], ...] = (
+    stages: tuple[tuple[CurveStage, Diagnosis | None, list[int]], ...] = (
         ("before", base, columns),
         ("after", edited, columns),
         ("control", base, control),
@@ -73,10 +92,66 @@ def _growth(evidence: Evidence, base: Diagnosis, edited: Diagnosis) -> Iterator[
     curves = [
         Curve(component=c.component, stage=stage, mean=c.mean, low=c.low, high=c.high)
         for stage, diagnosis, chosen in stages
+        if diagnosis is not None
         for c in growth_curves(diagnosis, chosen)
     ]
     threshold = evidence.config.amplification.threshold
     yield amplification_curves(curves, threshold=threshold, n_pairs=len(columns))
+
+
+def _layer_maps(evidence: Evidence) -> Iterator[Picture]:
+    """Draw the signed differences of each category, with the colours of the base model."""
+    categories = evidence.plan.categories
+    before = evidence.before.arrays.get(SIGNED)
+    if before is None or evidence.base is None:
+        return
+    after = None if evidence.edited is None else evidence.after.arrays[SIGNED]
+    counts = category_counts(evidence.plan)
+    points = [point for point in SIGNED_POINTS if point in evidence.base.points]
+    for position, point in enumerate(points):
+        limit = None
+        stages: tuple[tuple[Stage, Array | None], ...] = (("before", before), ("after", after))
+        for stage, values in stages:
+            if values is None:
+                continue
+            panels = [
+                LayerPanel(name, int(count), differences)
+                for name, count, differences in zip(
+                    categories, counts, values[position], strict=True
+                )
+            ]
+            picture = layer_position_map(
+                point.value, panels, stage=stage if after is not None else None, limit=limit
+            )
+            limit = picture.data["limit"]
+            yield picture
+
+
+def _neuron_sets(evidence: Evidence) -> Iterator[Picture]:
+    """Draw the neuron map, where there is one."""
+    if not has_neurons(evidence.shape.layout):
+        return
+    found = neuron_map_entry(evidence)
+    if found is None:
+        return
+    categories = evidence.plan.categories
+    layers = [
+        {
+            name: [
+                entry["neuron"] for entry in found["layers"][layer] if name in entry["categories"]
+            ]
+            for name in categories
+        }
+        for layer in sorted(found["layers"], key=int)
+    ]
+    overlaps = [Overlap(tuple(e["categories"]), **e["pooled"]) for e in found["overlap"]]
+    yield neuron_map_picture(
+        categories,
+        layers,
+        overlaps,
+        neurons=evidence.shape.dimensions.neurons,
+        pair_counts=found["pair_counts"],
+    )
 
 
 def _control_dots(evidence: Evidence) -> list[ControlDots]:
@@ -109,51 +184,3 @@ def _percent(reduction: Array, before: Array, columns: list[int]) -> float:
     """Mean reduction in percent of the mean before; 0 where that is 0."""
     scale = float(np.mean(before[columns]))
     return 100.0 * float(np.mean(reduction[columns])) / scale if scale else 0.0
-
-
-def _planes(evidence: Evidence, diagnosis: Diagnosis, stage: Stage) -> Iterator[Picture]:
-    columns = evidence.plan.columns("selection")
-    if not columns:
-        return
-    pair = evidence.plan.measured[columns[0]]
-    for layer in picture_layers(evidence.config, evidence.shape.dimensions.layers):
-        rows = diagnosis.pictures.get((columns[0], PICTURE_POINT, layer))
-        if rows is None:
-            continue
-        activations = _pair_activations(evidence, pair, rows)
-        picture = pca_plane(PICTURE_POINT.value, layer, activations, stage=stage)
-        if picture is None:
-            message = f"No PCA picture of layer {layer}, {stage} the edit: fewer than three tokens."
-            evidence.ctx.warn("picture_skipped", message)
-            continue
-        yield picture
-
-
-def _pair_activations(
-    evidence: Evidence, pair: PlannedPair, rows: tuple[np.ndarray, np.ndarray]
-) -> PairActivations:
-    """Leave special tokens out, unless asked for: they would own the first axis."""
-    tokenizer = load_tokenizer(evidence.ctx.model_dir)
-    special = set() if evidence.config.pca_include_special else set(tokenizer.all_special_ids)
-    shown = [
-        [position for position, token in enumerate(ids) if token not in special]
-        for ids in (pair.ids_1, pair.ids_2)
-    ]
-    row_1, row_2 = ({position: row for row, position in enumerate(side)} for side in shown)
-    labels_1, labels_2 = (token_labels(tokenizer, ids) for ids in (pair.ids_1, pair.ids_2))
-    slots = [
-        Slot(rows_1=rows_1, rows_2=rows_2, differs=differs)
-        for slot in pair.alignment.slots
-        if (rows_1 := [row_1[k] for k in range(slot.start_1, slot.stop_1) if k in row_1])
-        and (rows_2 := [row_2[k] for k in range(slot.start_2, slot.stop_2) if k in row_2])
-        for differs in (
-            pair.ids_1[slot.start_1 : slot.stop_1] != pair.ids_2[slot.start_2 : slot.stop_2],
-        )
-    ]
-    return PairActivations(
-        tokens_1=[labels_1[position] for position in shown[0]],
-        tokens_2=[labels_2[position] for position in shown[1]],
-        rows_1=rows[0][shown[0]],
-        rows_2=rows[1][shown[1]],
-        slots=slots,
-    )

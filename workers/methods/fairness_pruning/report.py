@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib.metadata import version
+from platform import python_version
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def build_report(evidence: Evidence) -> dict[str, Any]:
     """Build the report as plain JSON types; non-finite numbers become null."""
     report: dict[str, Any] = {
         "format": FORMAT,
-        **_origin(evidence),
+        **origin_entry(evidence),
         "verdict": verdict_entry(evidence),
         "summary": [summary_entry(row) for row in evidence.rows],
         "pairs": [pair_entry(evidence, pair) for pair in evidence.plan.pairs],
@@ -58,11 +59,11 @@ def build_report(evidence: Evidence) -> dict[str, Any]:
         "warnings": warnings_of(evidence),
         "limits": list(LIMITS),
     }
-    finite: dict[str, Any] = _finite(report)
+    finite: dict[str, Any] = finite_json(report)
     return finite
 
 
-def _origin(evidence: Evidence) -> dict[str, Any]:
+def origin_entry(evidence: Evidence) -> dict[str, Any]:
     """Say what was run on which model: all that is needed to run it again."""
     ctx = evidence.ctx
     provenance = ctx.provenance
@@ -90,6 +91,8 @@ def _change(evidence: Evidence) -> dict[str, Any]:
     """Say what was removed, and what is left."""
     state = evidence.edit.state
     return {
+        "nothing_changed": evidence.nothing_changed,
+        "tensors_changed": [] if evidence.nothing_changed else list(state["tensors_changed"]),
         "removed": state["removed"],
         "parameters": {
             "before": state["parameters_before"],
@@ -110,7 +113,7 @@ def _change(evidence: Evidence) -> dict[str, Any]:
 
 def software_versions() -> dict[str, str]:
     """Versions of everything that can change a number."""
-    return {name: version(name) for name in VERSIONED}
+    return {"python": python_version(), **{name: version(name) for name in VERSIONED}}
 
 
 def verdict_entry(evidence: Evidence) -> dict[str, Any]:
@@ -319,11 +322,12 @@ def _text_entry(made: Continuation) -> dict[str, Any]:
     return {"text": made.text, "continuation": made.continuation, "ids": list(made.ids)}
 
 
-def _finite(value: Any) -> Any:
+def finite_json(value: Any) -> Any:
+    """Plain JSON types at any depth, non-finite numbers as null."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): finite_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite_json(item) for item in value]
     if isinstance(value, float | np.floating):
         return finite_or_none(float(value))
     return value

@@ -58,6 +58,12 @@ def warnings_of(evidence: Evidence) -> list[str]:
     warnings += _padding_warnings(evidence)
     if not evidence.config.controls.enabled:
         warnings.insert(0, "No controls were run, so nothing can be said about the selection.")
+    return [*warnings, *pair_warnings(evidence)]
+
+
+def pair_warnings(evidence: Evidence) -> list[str]:
+    """Sentences on pairs that were left out, or whose prompts differ in length."""
+    warnings = []
     for pair in evidence.plan.pairs:
         name = f"Pair {pair.number} ({SPLIT_LABELS[pair.split]})"
         lengths = f"{len(pair.ids_1)} and {len(pair.ids_2)} tokens"
