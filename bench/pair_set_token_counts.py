@@ -1,8 +1,9 @@
 """Print, for each built-in pair set and tokenizer, the share of pairs of unequal token count.
 
-Usage: python bench/pair_set_token_counts.py MODEL [MODEL ...]
+    .venv/bin/python -m bench.pair_set_token_counts app/demo_models/* FOLDER ...
 
-MODEL is a model directory or a .gguf file. The table is Markdown, ready for docs/pair-sets.md.
+A folder needs the files of a tokenizer and no weights; a .gguf file will do as well. The table is
+Markdown, ready for docs/pair-sets.md, and every column is named after its folder.
 """
 
 import argparse
@@ -16,11 +17,16 @@ from app.catalog.pair_sets import Pair, load_pair_set, pair_set_names
 PARTS = (("selection", "pairs"), ("held out", "holdout_pairs"), ("control", "control_pairs"))
 
 
-def load_tokenizer(model: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a model directory, or the one inside a GGUF file."""
-    if model.suffix == ".gguf":
-        return AutoTokenizer.from_pretrained(model.parent, gguf_file=model.name)
-    return AutoTokenizer.from_pretrained(model)
+def load_tokenizer(source: Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer in a folder, or the one inside a GGUF file."""
+    if source.suffix == ".gguf":
+        return AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    return AutoTokenizer.from_pretrained(source)
+
+
+def tokenizer_sources(paths: Sequence[Path]) -> list[Path]:
+    """Leave out what holds no tokenizer, so that a pattern may name a whole folder of models."""
+    return [p for p in paths if p.suffix == ".gguf" or (p / "tokenizer_config.json").is_file()]
 
 
 def count_unequal(pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerBase) -> int:
@@ -31,11 +37,11 @@ def count_unequal(pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerBase) -> 
     )
 
 
-def print_table(models: Sequence[Path]) -> None:
-    """Print one row for each part of each set, one column for each model."""
-    tokenizers = [load_tokenizer(model) for model in models]
-    print("| set | part | pairs | " + " | ".join(model.stem for model in models) + " |")
-    print("|---|---|---:|" + "---:|" * len(models))
+def print_table(sources: Sequence[Path]) -> None:
+    """Print one row for each part of each set, one column for each tokenizer."""
+    tokenizers = [load_tokenizer(source) for source in sources]
+    print("| set | part | pairs | " + " | ".join(source.stem for source in sources) + " |")
+    print("|---|---|---:|" + "---:|" * len(sources))
     for name in pair_set_names():
         for title, attribute in PARTS:
             pairs: tuple[Pair, ...] = getattr(load_pair_set(name), attribute)
@@ -45,10 +51,13 @@ def print_table(models: Sequence[Path]) -> None:
 
 
 def main() -> None:
-    """Read the model paths from the command line and print the table."""
+    """Read the folders from the command line and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL")
-    print_table(parser.parse_args().models)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    sources = tokenizer_sources(parser.parse_args().folders)
+    if not sources:
+        parser.error("none of these holds a tokenizer")
+    print_table(sources)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from app.catalog.pair_sets import Pair, PairSet, load_pair_set, pair_set_names
 from app.catalog.pair_sets.generation import load_table, slot_of, templates_of
 
 EXPECTED_COUNTS = {
+    "age": (40, 10, 10),
     "gender": (32, 8, 8),
     "race": (32, 8, 8),
     "religion": (32, 8, 8),
@@ -19,15 +20,18 @@ EXPECTED_COUNTS = {
 }
 # A change of a table needs a new version: results of jobs must stay comparable.
 DIGESTS_OF_VERSION_1 = {
+    "age": "e9cfc30bcc5109897ee2cb354e7ce662f606cf028f5025ed75a66b51a3955949",
     "gender": "c453cce87a9b675195c8b411f227e88e025328d2c476a1b76500585387c7591e",
     "nationality": "e6a269f0c68f5f0877a8005c13be5bbddd95d52ecdd4742dc268a2691442d561",
     "race": "104211e0fe99262b0af5ef8fe12aab4cb41a508488a268c6eec8cffa1f3742c6",
     "religion": "81ca37f514183c418dd3f926833b2e41622aa7d0d800e82efc2058dbb08db1a3",
 }
 RINGS = ("race", "religion", "nationality")
+TWO_SIDED = ("age", "gender")
 
 every_set = pytest.mark.parametrize("name", sorted(EXPECTED_COUNTS))
 every_ring = pytest.mark.parametrize("name", RINGS)
+every_two_sided = pytest.mark.parametrize("name", TWO_SIDED)
 
 
 def all_pairs(pair_set: PairSet) -> tuple[Pair, ...]:
@@ -76,7 +80,7 @@ def test_the_sets_are_those_documented() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(KeyError, match="gender, nationality, race, religion"):
+    with pytest.raises(KeyError, match="age, gender, nationality, race, religion"):
         load_pair_set("shoe_size")
 
 
@@ -119,6 +123,28 @@ def test_no_held_out_prompt_is_a_selection_prompt(name: str) -> None:
     selection = {prompt for pair in pair_set.pairs for prompt in astuple(pair)[:2]}
     holdout = {prompt for pair in pair_set.holdout_pairs for prompt in astuple(pair)[:2]}
     assert not selection & holdout
+
+
+def test_held_out_words_are_new_to_the_age_set() -> None:
+    pair_set = load_pair_set("age")
+
+    selection = {words for pair in pair_set.pairs for words in changed_words(pair)}
+    holdout = {words for pair in pair_set.holdout_pairs for words in changed_words(pair)}
+    assert not selection & holdout
+
+
+def test_situations_of_the_age_set_are_those_documented() -> None:
+    for part in ("selection", "holdout"):
+        for block in load_table("age")[part]:
+            assert list(block["templates"]) == ["neutral", "job", "health", "technology", "money"]
+
+
+@every_two_sided
+def test_one_side_always_comes_first(name: str) -> None:
+    pair_set = load_pair_set(name)
+    swaps = [changed_words(pair) for pair in pair_set.pairs + pair_set.holdout_pairs]
+
+    assert not {first for first, _ in swaps} & {second for _, second in swaps}
 
 
 def test_held_out_nouns_and_names_are_new_to_the_gender_set() -> None:
@@ -204,7 +230,7 @@ def test_no_two_terms_meet_in_both_directions(name: str) -> None:
     assert not {(second, first) for first, second in found} & found
 
 
-@every_ring
+@pytest.mark.parametrize("name", [*RINGS, "age"])
 def test_every_situation_has_the_same_number_of_pairs(name: str) -> None:
     pair_set = load_pair_set(name)
 
