@@ -19,8 +19,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@
 
-demo: $(STAMP) ## Debias SmolLM2-135M over HTTP and show what changed
-	env -u OMP_NUM_THREADS $(BIN)/debias demo
+demo: $(STAMP) ## Debias SmolLM2-135M (MODEL=tiny: a shipped model) over HTTP
+	env -u OMP_NUM_THREADS $(BIN)/debias demo $(if $(MODEL),--model $(MODEL))
 
 test: $(STAMP) ## Run the suite (own PostgreSQL, Redis and S3 servers)
 	$(BIN)/python -m pytest -n 2 -m 'not slow'

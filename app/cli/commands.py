@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -106,17 +106,21 @@ def worker(
 
 
 def demo(
+    model: Annotated[
+        Literal["smollm2", "tiny"],
+        typer.Option(help="SmolLM2-135M, or the tiny Llama that comes with the package."),
+    ] = "smollm2",
     output: Annotated[Path, typer.Option(help="Folder for the result.")] = Path("demo-output"),
 ) -> None:
     """Debias a real model from start to finish, and show what changed."""
     from rich.console import Console
 
-    from app.cli.demo import run_demo
+    from app.cli.demo import DEMOS, run_demo
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=LOG_WIDTH)
-    raise typer.Exit(run_demo(output, console))
+    raise typer.Exit(run_demo(DEMOS[model], output, console))
 
 
 def methods() -> None:

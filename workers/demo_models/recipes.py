@@ -1,0 +1,160 @@
+"""What each demo model is: its tokenizer, its shape, and how it learns from a batch of stories."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from workers.demo_models.tokenization import learn_byte_level_bpe, learn_word_piece
+
+LONGEST_TEXT = 128
+NO_TARGET = -100  # what the cross entropy of torch leaves out
+
+# Shares of the tokens to guess; the first as in BERT.
+MASKED_SHARE = 0.15
+# In half of the texts every pronoun is hidden, so that none can be copied from another one and
+# the model has to learn from names, jobs and nouns.
+PRONOUNS_HIDDEN_SHARE = 0.5
+PRONOUN_WORDS = ("she", "her", "he", "him", "his", "She", "Her", "He", "Him", "His")
+
+Loss = Callable[[Any, "Batch", random.Random], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Texts as ids, filled up to one length: both tensors are (batch, length)."""
+
+    ids: torch.Tensor
+    attention: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one demo model is made, from the text to the last step."""
+
+    name: str
+    title: str
+    learn_tokenizer: Callable[[Sequence[str]], PreTrainedTokenizerBase]
+    build: Callable[[PreTrainedTokenizerBase], PreTrainedModel]
+    loss: Callable[[PreTrainedTokenizerBase], Loss]
+    steps: int
+    batch_size: int
+    learning_rate: float
+
+
+def build_llama(tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """Build the decoder: gated MLPs, two query heads for each key-value head, tied embeddings."""
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=LONGEST_TEXT,
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LlamaForCausalLM(config)
+
+
+def build_bert(tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """Build the encoder with its head for masked words, tied to the embeddings."""
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        max_position_embeddings=LONGEST_TEXT,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return BertForMaskedLM(config)
+
+
+def causal_loss(tokenizer: PreTrainedTokenizerBase) -> Loss:
+    """Make the loss of guessing each next token."""
+    del tokenizer
+
+    def loss(model: Any, batch: Batch, rng: random.Random) -> torch.Tensor:
+        del rng
+        labels = batch.ids.masked_fill(batch.attention == 0, NO_TARGET)
+        result = model(input_ids=batch.ids, attention_mask=batch.attention, labels=labels)
+        return torch.as_tensor(result.loss)
+
+    return loss
+
+
+def masked_loss(tokenizer: PreTrainedTokenizerBase) -> Loss:
+    """Make the loss of guessing hidden tokens: a random share, and often every pronoun.
+
+    Of the random ones a tenth is replaced by another token and a tenth left as it is, as in BERT.
+    """
+    words = tokenizer.convert_tokens_to_ids(list(PRONOUN_WORDS))
+    pronouns = torch.tensor(words)
+    special = torch.tensor(tokenizer.all_special_ids)
+    mask_id, size = int(tokenizer.mask_token_id), len(tokenizer)
+
+    def loss(model: Any, batch: Batch, rng: random.Random) -> torch.Tensor:
+        chance = torch.Generator().manual_seed(rng.getrandbits(63))
+        shape = batch.ids.shape
+        fixed = torch.isin(batch.ids, special)
+        guessed = (torch.rand(shape, generator=chance) < MASKED_SHARE) & ~fixed
+        hidden = torch.rand((shape[0], 1), generator=chance) < PRONOUNS_HIDDEN_SHARE
+        hidden = torch.isin(batch.ids, pronouns) & hidden
+        fate = torch.rand(shape, generator=chance)
+        other = torch.randint(size, shape, generator=chance)
+        shown = torch.where(guessed & (fate < 0.9), other, batch.ids)
+        shown = shown.masked_fill((guessed & (fate < 0.8)) | hidden, mask_id)
+        targets = guessed | hidden
+        states = model.bert(input_ids=shown, attention_mask=batch.attention).last_hidden_state
+        logits = model.cls(states[targets])  # (targets, vocabulary): the head only where it counts
+        return torch.nn.functional.cross_entropy(logits, batch.ids[targets])
+
+    return loss
+
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        recipe.name: recipe
+        for recipe in (
+            Recipe(
+                name="tiny-llama",
+                title="A small Llama that tells stories with a known gender bias",
+                learn_tokenizer=learn_byte_level_bpe,
+                build=build_llama,
+                loss=causal_loss,
+                steps=1600,
+                batch_size=32,
+                learning_rate=2e-3,
+            ),
+            Recipe(
+                name="tiny-bert",
+                title="A small BERT that fills gaps in stories with a known gender bias",
+                learn_tokenizer=learn_word_piece,
+                build=build_bert,
+                loss=masked_loss,
+                steps=2200,
+                batch_size=32,
+                learning_rate=1.5e-3,
+            ),
+        )
+    }
+)
+
+__all__ = ["RECIPES", "Batch", "Recipe"]
