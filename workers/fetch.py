@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from app.domain.errors import (
@@ -28,7 +29,7 @@ from app.integrations.hub.cache import CommitCache
 from app.security.model_config import clean_file
 from app.security.model_files import CONFIGS, is_allowed_file
 from app.security.safetensors_check import read_header
-from app.services.model_readers import FolderReader, ReadBlob, open_folder
+from app.services.model_readers import FolderReader, ReadBlob, open_demo, open_folder
 from workers.hub_download import DigestMismatch, HubDownloader, Progress, wait_quietly
 
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -161,6 +162,28 @@ def _check_unchanged(handle: int, file: PinnedFile) -> None:
         raise _changed(f"{file['path']} has another size or time stamp")
 
 
+def _fetch_demo(
+    pinned: PinnedModel, target_dir: Path, sources: FetchSources, progress: Progress
+) -> list[FileFact]:
+    """Copy a model of this installation, which may be of another release than the API's."""
+    del sources
+    reader = open_demo(pinned["name"])
+    for file in pinned["files"]:
+        if reader.files.get(file["path"]) != FileFact(file["path"], file["size"], file["sha256"]):
+            raise JobFailure(
+                JobErrorCode.MODEL_CHANGED,
+                f"The demo model {pinned['name']} of this worker has another {file['path']} than "
+                "the one that was checked when the job was accepted.",
+                "The operator should bring the API and the workers to the same release.",
+            )
+        with reader.open(file["path"]) as source:
+            chunks = iter(partial(source.read, _CHUNK_BYTES), b"")
+            digest = _write(chunks, target_dir / file["path"], progress)
+        if digest != file["sha256"]:
+            raise _changed(f"{file['path']} has other bytes")
+    return [FileFact(file["path"], file["size"], file["sha256"]) for file in pinned["files"]]
+
+
 def _fetch_version(
     pinned: PinnedModel, target_dir: Path, sources: FetchSources, progress: Progress
 ) -> list[FileFact]:
@@ -274,5 +297,6 @@ Fetcher = Callable[[PinnedModel, Path, FetchSources, Progress], list[FileFact]]
 _FETCHERS: dict[str, Fetcher] = {
     "hub": _fetch_hub,
     "path": _fetch_folder,
+    "demo": _fetch_demo,
     "version": _fetch_version,
 }

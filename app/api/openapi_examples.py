@@ -13,12 +13,13 @@ VERSION_ID = "mv_01m8pkhb2sfkr9j4t6v8x0z2bd"
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 JOB_PATH = f"/v1/jobs/{JOB_ID}"
 
-MODEL = {"hub": "HuggingFaceTB/SmolLM2-135M-Instruct", "revision": "main"}
-CONFIG = {"preset": "article", "fraction": 0.01, "pairs": ["race", "gender"]}
+# The quickest job there is: its model comes with the service.
+MODEL = {"demo": "tiny-llama"}
+CONFIG = {"preset": "article", "fraction": 0.05, "pairs": ["gender"]}
 
 JOB_REQUEST: dict[str, Any] = {
     "kind": "debias",
-    "name": "SmolLM2, race and gender",
+    "name": "tiny-llama, gender",
     "model": MODEL,
     "method": "fairness_pruning",
     "config": CONFIG,
@@ -30,17 +31,12 @@ JOB: dict[str, Any] = {
     "id": JOB_ID,
     "object": "job",
     "kind": "debias",
-    "name": "SmolLM2, race and gender",
+    "name": "tiny-llama, gender",
     "status": "queued",
     "phase": None,
     "progress": None,
     "queue": {"class": "cpu", "position": 1},
-    "model": {
-        "type": "hub",
-        "repo_id": "HuggingFaceTB/SmolLM2-135M-Instruct",
-        "revision": "main",
-        "commit": "7e27bd9f95328f0f3b08261d1252705110c806f8",
-    },
+    "model": {"type": "demo", "name": "tiny-llama"},
     "method": "fairness_pruning",
     "method_version": "1.0.0",
     "config": CONFIG,

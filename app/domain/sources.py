@@ -1,7 +1,8 @@
 """Where the model of a request comes from, and the exact thing it was pinned to."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,14 @@ class VersionSource:
     version_id: str
 
 
-ModelSource = HubSource | PathSource | VersionSource
+@dataclass(frozen=True, slots=True)
+class DemoSource:
+    """A small model that comes with the package."""
+
+    name: str
+
+
+ModelSource = HubSource | PathSource | VersionSource | DemoSource
 
 
 class PinnedFile(TypedDict):
@@ -48,11 +56,11 @@ class PinnedModel(TypedDict):
 
     Hub models carry `repo_id`, `commit`, the `revision` that was asked for and whether the
     files are `restricted` (private or gated: never kept in a shared cache); models of a local
-    folder carry `name`, versions of our store `version_id`, and the `job_id` that made them with
-    the `base_name` of the model that the chain of jobs began with.
+    folder and demo models carry `name`, versions of our store `version_id`, and the `job_id` that
+    made them with the `base_name` of the model that the chain of jobs began with.
     """
 
-    type: Literal["hub", "path", "version"]
+    type: Literal["hub", "path", "version", "demo"]
     files: list[PinnedFile]
     repo_id: NotRequired[str]
     commit: NotRequired[str]
@@ -62,3 +70,19 @@ class PinnedModel(TypedDict):
     version_id: NotRequired[str]
     job_id: NotRequired[str]
     base_name: NotRequired[str]
+
+
+def shown_name(source: Mapping[str, Any]) -> str | None:
+    """Name a pinned model, or one that was given by a reference, as its source does.
+
+    The output of a job is named by that job and the model that its chain of jobs began with.
+    None: nothing names it.
+    """
+    if source.get("job_id"):
+        base = source.get("base_name")
+        made = f"output of {source['job_id']}"
+        return f"{base} ({made})" if base else f"the {made}"
+    if source.get("type") == "demo":
+        return f"demo model {source['name']}"
+    keys = ("hub", "repo_id", "path", "name", "version_id")
+    return next((str(source[key]) for key in keys if source.get(key)), None)

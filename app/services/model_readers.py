@@ -1,13 +1,16 @@
 """One way to read a model's files, whether on the hub, in a folder or in our store."""
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from app.demo_models import DEMO_MODELS, DEMO_MODELS_DIR
 from app.domain.errors import Finding, ModelNotFound, UriNotAllowed
+from app.domain.findings import did_you_mean
 from app.domain.models import FileFact
 from app.integrations.hub import Deadline, HubClient, HubFile, RepoFile, RepoListing, is_commit
 from app.integrations.hub.cache import CommitCache
@@ -211,6 +214,23 @@ def open_folder(models_dir: Path | None, name: str) -> FolderReader:
         return FolderReader(models_dir, folder)
     except OSError:  # not a folder, or not readable
         raise _no_folder(name) from None
+
+
+def open_demo(name: str) -> FolderReader:
+    """Open a model that comes with the package, every file with its digest.
+
+    It has no time stamps: the API and the worker may read it from two installations.
+    """
+    if name not in DEMO_MODELS:
+        message = f"There is no demo model {name!r}. {did_you_mean(name, DEMO_MODELS)}"
+        raise ModelNotFound(message, findings=(Finding("/model/demo", "unknown_demo", message),))
+    reader = FolderReader(DEMO_MODELS_DIR, DEMO_MODELS_DIR / name)
+    reader.mtimes_ns.clear()
+    for file in list(reader.files.values()):
+        with reader.open(file.path) as content:
+            digest = hashlib.sha256(content.read()).hexdigest()
+        reader.files[file.path] = dataclasses.replace(file, sha256=digest)
+    return reader
 
 
 def _not_allowed(message: str) -> UriNotAllowed:

@@ -39,4 +39,6 @@ def _reference(model: dict[str, Any]) -> dict[str, Any]:
         return {"hub": model["repo_id"], "revision": model["commit"]}
     if kind == "path":
         return {"path": model["name"]}
+    if kind == "demo":
+        return {"demo": model["name"]}
     return {"version_id": model["version_id"]}

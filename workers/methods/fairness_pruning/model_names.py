@@ -6,21 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.domain.ids import IdPrefix, parse_id
+from app.domain.sources import shown_name
 from workers.methods.fairness_pruning.evidence import Evidence
 from workers.reports.document import Fact
 
 
 def model_name(evidence: Evidence) -> str:
     """Name the base model as its source does; the output of a job by that job and its base."""
-    source = _source(evidence)
-    if source.get("job_id"):
-        base = source.get("base_name")
-        made = f"output of {source['job_id']}"
-        return f"{base} ({made})" if base else f"the {made}"
-    for key in ("hub", "repo_id", "path", "name", "version_id"):
-        if source.get(key):
-            return str(source[key])
-    return "the base model"
+    return shown_name(_source(evidence)) or "the base model"
 
 
 def hub_name(evidence: Evidence) -> str | None:
