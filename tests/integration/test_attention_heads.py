@@ -1,10 +1,9 @@
 """Heads of real (tiny, random) models of every family: read, masked, cleared and removed."""
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.domain.architectures import find_layout, layout_model_types
 from app.domain.attention import (
     Attention,
@@ -28,11 +28,11 @@ from workers.methods.fairness_pruning.alignment import align
 from workers.methods.fairness_pruning.batches import PairBatch, TokenPair, make_batches
 from workers.methods.fairness_pruning.bias_scores import ScoreRule
 from workers.methods.fairness_pruning.capture import Decoder
-from workers.methods.fairness_pruning.heads.edits import plan_head_edits
+from workers.methods.fairness_pruning.edit import apply_edit
+from workers.methods.fairness_pruning.heads.edits import HeadMode, HeadRemoval, plan_head_edits
 from workers.methods.fairness_pruning.heads.importance import head_importance
 from workers.methods.fairness_pruning.heads.observe import observed_heads, scaled_heads
 from workers.methods.fairness_pruning.heads.scores import HeadScores, new_head_scores
-from workers.models.streaming import write_shard
 from workers.models.tensor_files import open_checkpoint
 
 REMOVABLE = (
@@ -57,27 +57,23 @@ def decoder_of(folder: Path) -> Decoder:
     return Decoder(model, layout, layout.dimensions(facts.config).layers)
 
 
+NO_NEURONS = FairnessPruningConfig.model_validate(
+    {"pairs": [{"prompt_1": "a", "prompt_2": "b"}], "fraction": 0.0, "mode": "zero"}
+)
+
+
 def edited(
-    folder: Path,
-    target: Path,
-    removed: Mapping[int, Sequence[int]],
-    mode: Literal["zero", "remove"],
+    folder: Path, target: Path, removed: Mapping[int, Sequence[int]], mode: HeadMode
 ) -> Path:
-    checkpoint = open_checkpoint(folder)
-    plan = plan_head_edits(checkpoint, removed, mode=mode)
-    shutil.copytree(folder, target, ignore=shutil.ignore_patterns("*.safetensors"))
-    for shard in checkpoint.shards:
-        write_shard(
-            shard,
-            target / shard.path.name,
-            plan.edits,
-            should_stop=lambda: False,
-            on_bytes=lambda _count: None,
-        )
-    config = json.loads((target / "config.json").read_text())
-    section = config.get("text_config", config)
-    section.update(plan.config_fields)
-    (target / "config.json").write_text(json.dumps(config))
+    apply_edit(
+        folder,
+        target,
+        {},
+        NO_NEURONS,
+        should_stop=lambda: False,
+        on_progress=lambda _done, _total: None,
+        heads=HeadRemoval(removed, mode),
+    )
     return target
 
 
@@ -144,7 +140,7 @@ def test_families_without_a_config_for_fewer_heads_say_why(tmp_path: Path, famil
 
     assert reason is not None
     with pytest.raises(JobFailure, match="Heads cannot be removed"):
-        plan_head_edits(open_checkpoint(tmp_path / "base"), {0: [0, 1]}, mode="remove")
+        plan_head_edits(open_checkpoint(tmp_path / "base"), HeadRemoval({0: [0, 1]}, "remove"))
 
 
 @pytest.mark.parametrize("family", REMOVABLE)
@@ -239,7 +235,7 @@ def test_heads_that_cannot_be_removed_are_refused(
     folder = save_tiny_model(tmp_path / "base", "llama")
 
     with pytest.raises(JobFailure, match=told):
-        plan_head_edits(open_checkpoint(folder), removed, mode="remove")
+        plan_head_edits(open_checkpoint(folder), HeadRemoval(removed, "remove"))
 
 
 def slow_importance(folder: Path) -> list[list[float]]:
@@ -331,7 +327,8 @@ def slow_scores(decoder: Decoder, attention: Attention, rule: ScoreRule) -> npt.
     for handle in handles:
         handle.remove()
     stacked = np.stack(by_pair)
-    return stacked.max(0) if rule.pair_aggregation == "max" else stacked.mean(0)
+    pooled = stacked.max(0) if rule.pair_aggregation == "max" else stacked.mean(0)
+    return np.asarray(pooled)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "falcon"])

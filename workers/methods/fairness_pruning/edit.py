@@ -18,6 +18,7 @@ from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.models import FileFact
 from app.security.model_files import CONFIG, WEIGHTS_INDEX, is_allowed_file, is_weight_file
 from workers.methods.fairness_pruning.edit_plan import EditPlan, plan_edit
+from workers.methods.fairness_pruning.heads.edits import HeadRemoval
 from workers.models.streaming import Edit, ShouldStop, edited_size, write_shard
 from workers.models.tensor_files import CheckpointFiles, open_checkpoint
 
@@ -55,6 +56,7 @@ def apply_edit(
     *,
     should_stop: ShouldStop,
     on_progress: OnProgress,
+    heads: HeadRemoval | None = None,
 ) -> EditReport:
     """Write the edited model to `out_dir`, which appears complete or not at all.
 
@@ -65,13 +67,13 @@ def apply_edit(
     ----------
     model_dir, out_dir
         The base model as a transformers directory, only read; the directory to create.
-    removed, config
+    removed, config, heads
         As in `plan_edit`.
     should_stop, on_progress
         Asked before every block; told bytes done and in all.
     """
     checkpoint = open_checkpoint(model_dir)
-    plan = plan_edit(checkpoint, removed, config)
+    plan = plan_edit(checkpoint, removed, config, heads=heads)
     _require_space(out_dir.parent, _bytes_after(checkpoint, plan))
     partial = out_dir.with_name(f".{out_dir.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -151,16 +153,14 @@ def _write_companions(checkpoint: CheckpointFiles, folder: Path, plan: EditPlan)
 
 
 def _write_config(checkpoint: CheckpointFiles, folder: Path, plan: EditPlan) -> FileFact:
-    """Change the size field and nothing else; an unchanged size keeps the file's very bytes."""
-    if plan.neurons_after == plan.dimensions.neurons:
+    """Change the size fields and nothing else; unchanged sizes keep the file's very bytes."""
+    if not plan.config_fields:
         return _copy_file(checkpoint.folder / CONFIG, folder / CONFIG)
     config = json.loads((checkpoint.folder / CONFIG).read_text(encoding="utf-8"))
     section = config
     for key in plan.layout.config_section:
         section = section[key]
-    if plan.layout.size_field is None:
-        raise ValueError("the size of a family without a size field cannot change")
-    section[plan.layout.size_field] = plan.neurons_after
+    section.update(plan.config_fields)
     return _write_file(folder / CONFIG, _json(config))
 
 

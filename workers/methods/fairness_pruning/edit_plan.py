@@ -16,6 +16,7 @@ from app.domain.architectures import (
     find_layout,
 )
 from app.domain.errors import JobErrorCode, JobFailure
+from workers.methods.fairness_pruning.heads.edits import HeadRemoval, plan_head_edits
 from workers.models.streaming import ZERO, Edit, Gather, Indices, Scale
 from workers.models.tensor_files import CheckpointFiles
 
@@ -25,7 +26,8 @@ class EditPlan:
     """The edit of every tensor that changes.
 
     `neurons_after` is the size that all layers get; `padding_neurons` counts the zero neurons
-    that fill up the layers that keep fewer.
+    that fill up the layers that keep fewer. `config_fields` are the fields of config.json that
+    change, in the section of the language model.
     """
 
     layout: MlpLayout
@@ -33,12 +35,15 @@ class EditPlan:
     edits: Mapping[str, Edit]
     neurons_after: int
     padding_neurons: Mapping[int, int]
+    config_fields: Mapping[str, int]
 
 
 def plan_edit(
     checkpoint: CheckpointFiles,
     removed: Mapping[int, Sequence[int]],
     config: FairnessPruningConfig,
+    *,
+    heads: HeadRemoval | None = None,
 ) -> EditPlan:
     """Decide what happens to each tensor.
 
@@ -50,6 +55,8 @@ def plan_edit(
         Neurons to remove by layer; layers may be missing or empty.
     config
         Gives `mode`, `scale_factor` and `uneven`, and the multiple that zero neurons fill up to.
+    heads
+        Attention heads to take out as well.
 
     Raises
     ------
@@ -72,7 +79,20 @@ def plan_edit(
             edits |= _layer_edits(
                 checkpoint, layout, _Layer(layer, names, gone, dimensions, after, config)
             )
-    return EditPlan(layout, dimensions, edits, after, padding)
+    fields = _size_fields(layout, dimensions, after)
+    if heads is not None:
+        head_edits = plan_head_edits(checkpoint, heads)
+        edits |= head_edits.edits
+        fields |= head_edits.config_fields
+    return EditPlan(layout, dimensions, edits, after, padding, fields)
+
+
+def _size_fields(layout: MlpLayout, dimensions: MlpDimensions, after: int) -> dict[str, int]:
+    if after == dimensions.neurons:
+        return {}
+    if layout.size_field is None:
+        raise ValueError("the size of a family without a size field cannot change")
+    return {layout.size_field: after}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,16 @@ from app.domain.errors import JobErrorCode, JobFailure
 from workers.models.streaming import ZERO, Edit, Gather, Indices
 from workers.models.tensor_files import CheckpointFiles
 
+HeadMode = Literal["zero", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRemoval:
+    """Query heads to take out, by layer, and how; layers may be missing or empty."""
+
+    removed: Mapping[int, Sequence[int]]
+    mode: HeadMode
+
 
 @dataclass(frozen=True, slots=True)
 class HeadEdits:
@@ -32,23 +42,16 @@ class HeadEdits:
     config_fields: Mapping[str, int]
 
 
-def plan_head_edits(
-    checkpoint: CheckpointFiles,
-    removed: Mapping[int, Sequence[int]],
-    *,
-    mode: Literal["zero", "remove"],
-) -> HeadEdits:
+def plan_head_edits(checkpoint: CheckpointFiles, removal: HeadRemoval) -> HeadEdits:
     """Plan the edit that takes out query heads.
 
     Parameters
     ----------
     checkpoint
         The base model.
-    removed
-        Query heads by layer; layers may be missing or empty in mode `zero`.
-    mode
-        `zero` clears the heads' part of the output projection. `remove` shortens all projections
-        by whole groups, the same number in every layer.
+    removal
+        Mode `zero` clears the heads' part of the output projection. `remove` shortens all
+        projections by whole groups, the same number in every layer.
 
     Raises
     ------
@@ -60,11 +63,11 @@ def plan_head_edits(
         attention = read_attention(facts)
     except ValueError as exc:
         raise _refused(f"{exc}") from exc
-    _require_valid(removed, attention)
+    _require_valid(removal.removed, attention)
     present = frozenset(facts.tensors)
-    touched = {layer: sorted(heads) for layer, heads in sorted(removed.items()) if heads}
+    touched = {layer: sorted(heads) for layer, heads in sorted(removal.removed.items()) if heads}
     edits: dict[str, Edit] = {}
-    if mode == "zero" or not touched:
+    if removal.mode == "zero" or not touched:
         for layer, heads in touched.items():
             edits |= _cleared(attention, layer, heads)
         return HeadEdits(edits, {})
