@@ -7,7 +7,9 @@ import numpy as np
 
 from app.catalog.method import MetricInfo
 from workers.evaluation.bootstrap import summary_row
+from workers.reports.bars import before_after_bars
 from workers.reports.document import (
+    Compliance,
     Controls,
     DataUse,
     Fact,
@@ -15,11 +17,16 @@ from workers.reports.document import (
     GenerationPair,
     GlossaryEntry,
     HeadlineNumber,
+    MetricFinding,
     ReportDocument,
     Reproduce,
+    Section,
+    Statement,
     Table,
+    Verification,
 )
 from workers.reports.forest import summary_forest
+from workers.reports.group_rates import GroupRates, GroupValue
 from workers.reports.pca_plot import PairActivations, Slot
 from workers.reports.picture import Picture
 from workers.reports.plots import (
@@ -90,6 +97,40 @@ def sample_activations(seed: int = 0) -> PairActivations:
     )
 
 
+def sample_rates() -> GroupRates:
+    """Return selection rates of three groups, of which one is too small for a ratio."""
+    return GroupRates(
+        title="Invited to an interview",
+        measure="Share of applicants who were invited.",
+        best="highest",
+        unit="applicant",
+        is_selection_rate=True,
+        min_units=30,
+        groups=(
+            GroupValue(group="women", n=200, before=0.30, after=0.45, ci95_after=(0.38, 0.52)),
+            GroupValue(group="men", n=210, before=0.60, after=0.50),
+            GroupValue(group="not stated", n=12, before=0.9, after=0.9),
+        ),
+    )
+
+
+def sample_compliance() -> Compliance:
+    """Return a sheet with all its parts."""
+    return Compliance(
+        scope=(Fact("Model", "a small language model"), Fact("Purpose as stated", "none")),
+        measures=(Fact("Better or worse", "the interval excludes zero"),),
+        not_measured=(Fact("Other languages", "Only English prompts were used."),),
+        groups=(sample_rates(),),
+        verification=(
+            Verification(
+                statement="The files are those of this report.",
+                who="Anyone",
+                how="Compare `sha256sum FILE` with the digests.",
+            ),
+        ),
+    )
+
+
 def sample_pictures(rows: tuple[SummaryRow, ...], layers: int = 12) -> tuple[Picture, ...]:
     """Return one picture of each common kind."""
     depth = np.linspace(0.02, 0.4, layers)
@@ -100,6 +141,7 @@ def sample_pictures(rows: tuple[SummaryRow, ...], layers: int = 12) -> tuple[Pic
     dots = [ControlDots("held-out pairs (n = 8)", 3.1, [-2.2, 0.4, 1.1, -0.3, 2.0], 1.2)]
     return (
         summary_forest(rows, titles={name: info.title for name, info in METRICS.items()}),
+        before_after_bars(rows[:1] + rows[4:5], titles={}),
         controls_dots(dots),
         mean_diff_bars("mlp_output", depth, 0.93 * depth, n_pairs=12),
         amplification_curves(curves, threshold=0.1, n_pairs=12),
@@ -137,6 +179,25 @@ def _whole_document() -> ReportDocument:
         ),
         rows=rows,
         metrics=METRICS,
+        in_short=("A method was applied to a model.", "It did less than 5 % of what was hoped."),
+        findings=(
+            MetricFinding(
+                metric="bias_metric_parity",
+                title="Internal difference",
+                meaning="How far the two prompts of a pair lie apart.",
+                direction="Lower is better.",
+                results=(Statement("On 12 pairs: it got worse.", "worse"),),
+            ),
+        ),
+        sections=(
+            Section(
+                title="Where it grows",
+                text=("It grows in the last layers.",),
+                figures=("amplification", "no_such_picture"),
+            ),
+        ),
+        compliance=sample_compliance(),
+        references=(Fact("The article", "https://example.org/article"),),
         reproduce=Reproduce(
             command="debias run -f job.yaml --wait",
             resolved_spec={"method": "fairness_pruning", "config": {"fraction": 0.01}, "seed": 7},
@@ -162,7 +223,19 @@ def _whole_document() -> ReportDocument:
                 after=" was lost, so he asked whether he needed help.",
             ),
             GenerationPair(
-                prompt="She was a nurse and loved to", before=" help people.", after=" help people."
+                label="gender, prompt 1",
+                group="1",
+                prompt="The boy was a nurse and loved to",
+                before=" help people.",
+                after=" help people.",
+            ),
+            GenerationPair(
+                label="gender, prompt 2",
+                group="1",
+                prompt="The girl was a nurse and loved to",
+                before=" help people.",
+                after=" heal people.",
+                changed_at=2,
             ),
         ),
         figures=sample_pictures(rows),
@@ -173,7 +246,15 @@ def _whole_document() -> ReportDocument:
             "Religion, disability and age were not measured.",
         ),
         intended_use=("Research on bias mitigation.",),
-        data_used=(DataUse(name="gender pairs", role="selection", licence="Apache-2.0"),),
+        data_used=(
+            DataUse(
+                name="gender pairs",
+                role="selection",
+                licence="Apache-2.0",
+                amount="12 pairs",
+                personal_data="None",
+            ),
+        ),
         glossary=(
             GlossaryEntry("Pair", "Two prompts that differ in one demographic word."),
             GlossaryEntry(

@@ -4,14 +4,23 @@ import base64
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from tests.report_samples import sample_document, sample_rows
+from tests.report_samples import sample_compliance, sample_document, sample_rows
 from workers.reports.card import CardHeader, render_markdown
-from workers.reports.document import Fact, GenerationPair, GlossaryEntry, Table
+from workers.reports.document import (
+    DataUse,
+    Fact,
+    GenerationPair,
+    GlossaryEntry,
+    Section,
+    Table,
+    Verification,
+)
 from workers.reports.html import render_html
 
 HEADER = CardHeader(base_model="org/base", tags=("llama",), licence="apache-2.0")
@@ -41,6 +50,25 @@ class PageReader(HTMLParser):
         return " ".join("".join(self.texts).split())
 
 
+class NestingReader(HTMLParser):
+    """Keeps the elements that are open."""
+
+    VOID = frozenset({"meta", "img", "br", "link"})
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attrs):
+        del attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+
 def hostile_document():
     """Return a report in which every free text tries to become markup."""
     return sample_document(
@@ -54,6 +82,15 @@ def hostile_document():
         glossary=(GlossaryEntry(HOSTILE, HOSTILE),),
         generations=(GenerationPair(prompt=HOSTILE, before=HOSTILE, after="x", label=HOSTILE),),
         tables=(Table(title=HOSTILE, columns=(HOSTILE,), rows=((HOSTILE,),)),),
+        in_short=(HOSTILE,),
+        sections=(Section(title=HOSTILE, text=(HOSTILE,)),),
+        data_used=(DataUse(name=HOSTILE, role=HOSTILE, licence=HOSTILE, personal_data=HOSTILE),),
+        compliance=replace(
+            sample_compliance(),
+            scope=(Fact(HOSTILE, HOSTILE),),
+            not_measured=(Fact(HOSTILE, HOSTILE),),
+            verification=(Verification(statement=HOSTILE, who=HOSTILE, how=HOSTILE),),
+        ),
         reproduce=replace(
             sample_document().reproduce,
             command=HOSTILE,
@@ -68,10 +105,11 @@ def page():
 
 
 def test_page_loads_nothing(page):
+    # A link loads nothing before somebody follows it; anything else that has an address does.
     loads = [
         value
         for tag, name, value in page.attributes
-        if name in {"src", "srcset", "href", "poster", "data", "action", "style"}
+        if name in {"src", "srcset", "href", "poster", "data", "action", "style"} and tag != "a"
     ]
 
     assert loads
@@ -98,6 +136,7 @@ def test_page_embeds_the_pictures_with_a_description():
     descriptions = {value for tag, name, value in attributes if (tag, name) == ("img", "alt")}
     assert sources == {base64.b64encode(p.png).decode() for p in document.figures}
     assert descriptions == {picture.alt for picture in document.figures}
+    assert "" not in descriptions
 
 
 def test_page_lists_a_deterioration_under_its_own_heading():
@@ -166,7 +205,8 @@ def test_page_without_controls_says_so_plainly():
 def test_page_of_a_bare_document_has_no_empty_sections():
     document = sample_document(
         rows=(), figures=(), generations=(), tables=(), warnings=(), limits=(), glossary=(),
-        intended_use=(), data_used=(), headline=(),
+        intended_use=(), data_used=(), headline=(), in_short=(), findings=(), sections=(),
+        compliance=None, references=(),
     )  # fmt: skip
 
     page = PageReader(render_html(document))
@@ -236,3 +276,109 @@ def test_card_tables_have_one_line_a_row():
     page = PageReader(html)
     assert page.text.count("n = 12 pairs") == len(sample_rows())
     assert "2 worse" in page.text
+
+
+def test_every_scrolling_table_and_picture_can_be_reached_by_keyboard_and_has_a_name(page):
+    pairs = [(name, value) for _, name, value in page.attributes]
+
+    assert pairs.count(("class", "scroll")) == pairs.count(("role", "region")) > 0
+    assert all(value for name, value in pairs if name == "aria-label")
+
+
+def test_headings_go_down_one_level_at_a_time(page):
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+
+    assert levels.count(1) == 1
+    assert all(below - above <= 1 for above, below in pairwise(levels))
+
+
+def test_ids_on_the_page_are_unique(page):
+    ids = [value for _, name, value in page.attributes if name == "id"]
+
+    assert ids
+    assert len(ids) == len(set(ids))
+
+
+def test_every_table_has_a_caption_and_heads_with_a_scope(page):
+    heads = page.tags.count("th")
+    scopes = [value for tag, name, value in page.attributes if (tag, name) == ("th", "scope")]
+
+    assert page.tags.count("caption") == page.tags.count("table")
+    assert heads == len(scopes)
+
+
+def test_every_element_that_is_opened_is_closed():
+    reader = NestingReader()
+
+    reader.feed(render_html(sample_document()))
+
+    assert reader.open == []
+
+
+def test_metric_is_told_with_meaning_direction_and_finding(page):
+    told = page.text[page.text.index("Each metric in a sentence") :]
+
+    assert "How far the two prompts of a pair lie apart. Lower is better." in told
+    assert "On 12 pairs: it got worse." in told
+
+
+def test_prompts_of_a_pair_stand_side_by_side_with_the_swapped_word_marked():
+    html = render_html(sample_document())
+
+    assert 'The <b class="swap">boy</b> was a nurse' in html
+    assert 'The <b class="swap">girl</b> was a nurse' in html
+    assert html.count('<article class="generation">') == 2
+    assert "After, changed from token 2 on" in html
+
+
+def test_a_picture_that_a_section_names_stands_there_and_only_there():
+    html = render_html(sample_document())
+
+    section = html[html.index("<h2>Where it grows</h2>") :]
+    section = section[: section.index("</section>")]
+    assert "plots/amplification.json" in section
+    assert html.count("plots/amplification.json") == 1
+
+
+def test_compliance_sheet_says_what_was_not_measured_on_page_and_card(page):
+    card = render_markdown(sample_document(), HEADER)
+
+    sheet = page.text[page.text.index("Compliance sheet") :]
+    gaps = sheet[sheet.index("What was not measured") :]
+    assert gaps.index("Other languages") < gaps.index("Only English prompts were used.")
+    assert "## Compliance: what was not measured" in card
+    assert "Only English prompts were used." in card
+
+
+def test_compliance_sheet_starts_on_a_page_of_its_own():
+    style = re.search(r"<style>(.*?)</style>", render_html(sample_document()), re.DOTALL)[1]
+
+    printed = style[style.index("@media print") :]
+    assert ".compliance { break-before: page; }" in printed
+
+
+def test_group_table_shows_ratios_and_marks_those_below_four_fifths(page):
+    start = page.text.index("Invited to an interview")
+    table = page.text[start:].replace(" ", "")
+
+    dash = "\N{EN DASH}"
+    assert "women200applicants0.3000.50below0.80.4500.380to0.5200.90" in table
+    assert "men210applicants0.6001.000.5001.00" in table
+    assert f"notstated12applicants0.900{dash}0.900{dash}" in table
+
+
+def test_names_between_backticks_are_set_as_code():
+    assert "Compare <code>sha256sum FILE</code> with" in render_html(sample_document())
+
+
+@pytest.mark.parametrize("claim", ["compliant with", "certified", "lawful"])
+def test_sheet_makes_no_legal_claim(page, claim):
+    assert claim not in page.text.lower()
+
+
+def test_report_of_one_model_has_no_verdicts_and_no_controls():
+    page = PageReader(render_html(sample_document(compares=False)))
+
+    assert "What was measured" in page.text
+    assert "What improved" not in page.text
+    assert "What the controls say" not in page.text

@@ -17,6 +17,7 @@ from workers.methods.fairness_pruning.headline import (
 )
 
 WHERE = "held-out pairs"
+SUBJECT = "The difference inside the model between the two prompts of a pair"
 # A change of +0.11 % whose interval holds zero.
 UNRELIABLE = replace(
     sample_rows()[0],
@@ -46,7 +47,7 @@ def test_headline_of_an_interval_with_zero_names_no_direction():
     sentence = change_sentence(UNRELIABLE, LIKE_RANDOM, where=WHERE)
 
     assert sentence == (
-        "The mean difference did not change reliably on held-out pairs "
+        f"{SUBJECT} did not change reliably on held-out pairs "
         "(+0.11 %; 95 % interval −0.50 % to +0.70 %; 8 pairs): "  # noqa: RUF001
         "not distinguishable from random removal."
     )
@@ -57,7 +58,7 @@ def test_headline_of_a_reliable_change_names_its_direction(row, change):
     sentence = change_sentence(row, NO_MORE_THAN_IMPORTANCE, where=WHERE)
 
     assert sentence == (
-        f"The mean difference {change} on held-out pairs: the selection reduces it no more than "
+        f"{SUBJECT} {change} on held-out pairs: the selection reduces it no more than "
         "removing the least important neurons."
     )
 

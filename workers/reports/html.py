@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from workers.reports.captions import caption_of, figure_groups
 from workers.reports.document import ReportDocument, Section, Table, sort_rows
@@ -82,14 +83,30 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         caption=caption_of,
+        code_spans=_code_spans,
         data_uri=_data_uri,
         group_words=group_words,
         numeric_columns=_numeric_columns,
         size=size_text,
         texts=table_texts,
+        tied=_tied,
     )
     environment.globals["first_difference"] = first_difference
     return environment
+
+
+def _tied(text: str) -> str:
+    """Keep numbers and their percent sign on one line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def _code_spans(text: str) -> Markup:
+    """Return text in which names between backticks are set as code; all else is escaped."""
+    parts = [escape(_tied(part)) for part in text.split("`")]
+    if len(parts) % 2 == 0:
+        return escape(text)
+    spans = (Markup("<code>{}</code>").format(p) if i % 2 else p for i, p in enumerate(parts))
+    return Markup("").join(spans)
 
 
 def _section_view(part: Section, figures: Mapping[str, Picture]) -> dict[str, Any]:

@@ -4,6 +4,12 @@ from pathlib import PurePosixPath
 
 from app.catalog.methods.fairness_pruning import METHOD
 from workers.methods.fairness_pruning.compliance import compliance_sheet, data_used
+from workers.methods.fairness_pruning.controls import (
+    LIKE_RANDOM,
+    NO_CONTROLS,
+    NO_MORE_THAN_IMPORTANCE,
+    SELECTION_ONLY,
+)
 from workers.methods.fairness_pruning.edit_words import changed_facts, in_short, subtitle
 from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
 from workers.methods.fairness_pruning.glossary import GLOSSARY
@@ -48,6 +54,15 @@ _CONTROL_NOTE = (
     "important neurons, and the interval of its lead over the mean of the random draws must "
     "exclude zero."
 )
+# Wordings that are no sentence by themselves.
+_VERDICTS = {
+    NO_MORE_THAN_IMPORTANCE: (
+        "The selection reduces the difference no more than removing the least important neurons."
+    ),
+    LIKE_RANDOM: "The selection is not distinguishable from random removal.",
+    SELECTION_ONLY: "The change was measured on the selection pairs only: no claim can be made.",
+    NO_CONTROLS: "No controls were run: no claim can be made.",
+}
 # The resolved spec itself is no request: the service writes it as one.
 _REPEAT = """\
 AUTHORIZATION="Authorization: Bearer $DEBIAS_API_KEY"
@@ -158,7 +173,7 @@ def _tables(evidence: Evidence) -> tuple[Table, ...]:
 
 def _controls(evidence: Evidence) -> Controls:
     verdict = evidence.verdict
-    wording = f"{verdict.wording[0].upper()}{verdict.wording[1:]}."
+    wording = _VERDICTS.get(verdict.wording, f"{verdict.wording[0].upper()}{verdict.wording[1:]}.")
     if not evidence.controls:
         return Controls(verdict=wording, claim=False)
     rows: list[tuple[Cell, ...]] = []

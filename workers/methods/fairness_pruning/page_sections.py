@@ -13,7 +13,7 @@ from workers.reports.document import Cell, Section, Table
 from workers.reports.wording import counted
 
 CONTROL_LABELS = {SELECTION: "this selection", IMPORTANCE_ONLY: "least important only"}
-_COMPONENTS = {"attention_output": "the output of attention", "mlp_output": "the output of the MLP"}
+_STAGES = {"before": "Before the edit", "after": "After the edit"}
 _MAX_TABLE_PAIRS = 200
 
 
@@ -119,38 +119,15 @@ def _growth(evidence: Evidence) -> Section | None:
         "Text passes through the layers of the model one after the other. These numbers say from "
         "which layer on the two prompts of a pair are treated differently, as a share of the size "
         "of the values there.",
-        *(_onset(stage, found) for stage, found in stages.items() if found is not None),
+        *(
+            f"{_STAGES[stage]}: {found['sentence']}"
+            for stage, found in stages.items()
+            if found is not None
+        ),
     ]
-    if stages["before"]["demographic"] is False:
-        text.append(
-            "Where the line is first crossed, demographic words stand out no more than neutral "
-            "ones: this growth is what any change of a word brings about."
-        )
-    if stages["before"]["demographic"] is True:
-        text.append(
-            "Where the line is first crossed, demographic words lie above the range of nine in ten "
-            "neutral ones: this growth belongs to the demographic words."
-        )
     text.append("Absolute differences grow with depth in most models; the relative ones count.")
     names = ("amplification", "mean_diff_mlp_output", "mean_diff_attention_output")
     return Section(title="Where the difference grows", text=tuple(text), figures=names)
-
-
-def _onset(stage: str, found: dict[str, Any]) -> str:
-    where, threshold = found["onset"], found["threshold"]
-    when = "Before the edit" if stage == "before" else "After the edit"
-    if where is None:
-        return f"{when}, no layer crosses the reading line of {threshold:g}."
-    component = _COMPONENTS.get(where["component"], where["component"])
-    jump = (
-        ""
-        if found["largest_jump"] is None
-        else f" The largest step up is at layer {found['largest_jump']}."
-    )
-    return (
-        f"{when}, the reading line of {threshold:g} is first crossed at {component} of layer "
-        f"{where['layer']} (layers count from 0).{jump}"
-    )
 
 
 def _language(evidence: Evidence) -> Section | None:
