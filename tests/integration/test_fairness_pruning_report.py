@@ -1,15 +1,24 @@
 """What the report of a whole job says beside its numbers."""
 
 import hashlib
+import html
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from app.catalog.methods.fairness_pruning import METHOD
+from app.catalog.pair_sets import load_pair_set
+from app.domain.ids import IdPrefix, format_id, new_id
 from tests.fairness_pruning_jobs import QUIET, Job, job_context, pair, run_job, word_model
-from workers.methods.fairness_pruning.controls import SELECTION_ONLY
+from workers.methods.fairness_pruning import evidence
+from workers.methods.fairness_pruning.controls import NOTHING_REMOVED, SELECTION_ONLY
 from workers.methods.fairness_pruning.engine import Engine
+from workers.methods.fairness_pruning.metric_texts import MEANINGS
+from workers.methods.fairness_pruning.model_names import requested_on
 from workers.runtime.local import run_locally
 
 TAILS = ("was very old", "is happy", "said it", "saw the house", "was in the house", "and a cook")
@@ -163,3 +172,125 @@ def test_report_on_the_output_of_a_job_names_that_job_and_its_base(
 
     page = (context.out_dir / "report.html").read_text(encoding="utf-8")
     assert f"Fairness Pruning of {name}</h1>" in page
+
+
+def card_of(job: Job) -> str:
+    return (job.checkpoint / "README.md").read_text(encoding="utf-8")
+
+
+def assert_nothing_is_claimed(job: Job) -> None:
+    """Page, card, rows and report say that nothing was changed, and call nothing improved."""
+    assert job.report["nothing_changed"] is True
+    assert job.report["tensors_changed"] == []
+    assert job.report["verdict"] == {**job.report["verdict"], "wording": NOTHING_REMOVED}
+    assert [row.improved for row in job.result.summary] == [None] * len(job.result.summary)
+    for text in (page_of(job), card_of(job)):
+        assert "Nothing was changed: every tensor of the result is that of the base model" in text
+        assert "got better" not in text
+        assert "the result is the base model, and can be used as that" in text
+
+
+def test_job_of_fraction_zero_says_that_nothing_was_changed(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    job = run(model_dir, tmp_path, fraction=0.0)
+
+    assert_nothing_is_claimed(job)
+    assert job.result.summary
+
+
+def test_factor_that_rounds_to_the_same_numbers_changes_nothing(tmp_path: Path) -> None:
+    base = word_model(tmp_path / "llama", dtype=torch.bfloat16)
+
+    # bfloat16 has 8 significant bits: a factor nearer to 1 than 2**-9 rounds back.
+    job = run(base, tmp_path / "job", mode="scale", scale_factor=0.9999)
+
+    assert_nothing_is_claimed(job)
+    assert "the factor is too near to 1 for the precision of the file" in page_of(job)
+
+
+def test_zeroing_zeroed_neurons_changes_nothing(model_dir: Path, tmp_path: Path) -> None:
+    again = {"mode": "zero", "neuron_indices": {"1": [0, 3]}, "fraction": None}
+    first = run(model_dir, tmp_path / "first", **again)
+
+    second = run(first.checkpoint, tmp_path / "second", **again)
+
+    assert first.report["nothing_changed"] is False
+    assert_nothing_is_claimed(second)
+
+
+def test_noise_of_a_device_makes_no_improvement_of_an_unchanged_model(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The edit is real, so the values differ, as those of an unchanged model may on a GPU.
+    monkeypatch.setattr(evidence, "changes_a_tensor", lambda *_: False)
+
+    job = run(model_dir, tmp_path, fraction=0.5)
+
+    assert any(row.delta for row in job.result.summary)
+    assert {row.improved for row in job.result.summary} == {None}
+
+
+def test_page_tells_every_metric_with_direction_and_finding(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    job = run(model_dir, tmp_path)
+
+    page = page_of(job)
+    told = page[page.index('<section id="findings">') : page.index('<section id="verdicts">')]
+    articles = [html.unescape(part) for part in told.split('<article class="finding">')[1:]]
+    # Perplexity is told beside the metrics of the method.
+    assert len(articles) == len(METHOD.metrics) + 1
+    for metric, article in zip(METHOD.metrics, articles, strict=False):
+        assert f"<h3>{metric.title}</h3>" in article
+        assert MEANINGS[metric.name] in article
+        assert "Lower is better; the ideal is 0." in article
+        assert "On 6 selection pairs: " in article
+
+
+def test_compliance_sheet_of_a_job_names_its_data_and_its_gaps(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    pairs = [{**one, "category": "gender"} for one in PAIRS]
+
+    job = run(model_dir, tmp_path, pairs=pairs)
+
+    sheet = page_of(job)[page_of(job).index('<section class="compliance"') :]
+    assert "Pairs of the request" in sheet
+    assert "6 selection pairs" in sheet
+    assert "The pairs vary gender. Not varied: age, disability, nationality," in sheet
+    assert "no selection rates and no error rates by group" in sheet
+    for file in [*job.report["checkpoint_files"], *job.report["model_files"]]:
+        assert file["sha256"] in sheet
+
+
+def test_pairs_of_a_built_in_set_are_named_with_version_and_licence(
+    stories: Path, tmp_path: Path
+) -> None:
+    pair_set = load_pair_set("gender")
+    pairs = [pair(one.prompt_1, one.prompt_2) for one in pair_set.pairs[:6]]
+
+    job = run(stories, tmp_path, pairs=pairs)
+
+    page = page_of(job)
+    assert f"Pair set Gender (gender, version {pair_set.version})" in page
+    assert "Apache-2.0" in page
+    assert "Pairs of the request" not in page
+
+
+def test_card_tells_the_story_of_the_page(model_dir: Path, tmp_path: Path) -> None:
+    job = run(model_dir, tmp_path)
+
+    card = card_of(job)
+    for heading in ("Each metric in a sentence", "Arithmetic or behaviour",
+                    "Where the difference grows", "What the edit costs",
+                    "Compliance: what was not measured"):  # fmt: skip
+        assert f"\n## {heading}\n" in card
+
+
+def test_day_of_the_request_is_that_of_the_job_id() -> None:
+    moment = datetime(2026, 11, 30, 23, 59, tzinfo=UTC)
+    job_id = format_id(IdPrefix.JOB, new_id(int(moment.timestamp() * 1000)))
+
+    assert requested_on(job_id) == "2026-11-30 (UTC)"
+    assert requested_on("local") is None
