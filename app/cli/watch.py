@@ -114,7 +114,9 @@ def show_result(job: Job, console: Console) -> None:
 
 
 def summary_table(metric: str, rows: list[SummaryRow]) -> Table:
-    """Lay one metric out as one line per group."""
+    """Lay one metric out as one line per group; without an edited model there is one value."""
+    if all(row["after"] is None for row in rows):
+        return measured_table(metric, rows)
     title = f"{metric}, before and after (paired, 95 % intervals)"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for heading in ("group", "n", "before", "after", "change", "finding"):
@@ -122,6 +124,20 @@ def summary_table(metric: str, rows: list[SummaryRow]) -> Table:
         table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*result_cells(row))
+    return table
+
+
+def measured_table(metric: str, rows: list[SummaryRow]) -> Table:
+    """Lay out one metric of a model that was measured and not changed."""
+    title = f"{metric}, measured only (95 % intervals)"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("group", no_wrap=True)
+    for heading in ("n", "mean", "interval"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        interval = row["ci95_before"]
+        ends = "-" if interval is None else " to ".join(map(number, interval))
+        table.add_row(row["group"] or "all", str(row["n"]), number(row["before"]), ends)
     return table
 
 
@@ -141,6 +157,8 @@ def result_cells(row: SummaryRow) -> tuple[str, ...]:
 
 def finding(row: SummaryRow) -> str:
     """Say what the paired interval says."""
+    if row["after"] is None:
+        return "measured"
     if row["improved"] is not None:
         return IMPROVED if row["improved"] else WORSE
     # Neutral control pairs have no ideal, and so no better or worse.

@@ -32,6 +32,9 @@ PAIR_FIELDS = ("holdout_pairs", "control_pairs", "pairs")
 # 0.2 % a layer: the amount of the article (16 of 8192 neurons in Llama-3.2-1B).
 DEFAULT_FRACTION = 0.002
 
+# A job that only looks shows all there is to see.
+ALL_PLOTS = ("mean_diff", "pca", "heatmap", "layer_neuron")
+
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         # The article's notebook: its "MAW" importance is computed as peak to peak.
@@ -64,6 +67,8 @@ def fill_in(raw: Mapping[str, Any]) -> dict[str, Any]:
     others = any(filled.get(name) is not None for name in AMOUNT_FIELDS[1:])
     if (others or raw.get("diagnose_only") is True) and "fraction" not in raw:
         filled["fraction"] = None
+    if raw.get("diagnose_only") is True and "plots" not in raw:
+        filled["plots"] = ALL_PLOTS
     if raw.get("scope") == "global" and "bias_weight" not in raw:
         filled["bias_weight"] = GLOBAL_BIAS_WEIGHT
     return _with_pair_sets(filled)

@@ -5,7 +5,6 @@ from workers.methods.fairness_pruning.diagnosis_report import build_diagnosis_re
 from workers.methods.fairness_pruning.evidence import gather
 from workers.methods.fairness_pruning.importance import importance_scores
 from workers.methods.fairness_pruning.layer_table import layer_table
-from workers.methods.fairness_pruning.measure_base import has_neurons
 from workers.methods.fairness_pruning.package import begin_step, method_result, write_json
 from workers.methods.fairness_pruning.phase_data import pack_removed, stack_layers
 from workers.methods.fairness_pruning.pictures import draw_pictures
@@ -27,7 +26,7 @@ def rank_importance(ctx: Context, before: PhaseOutput) -> PhaseOutput:
     norms = before.arrays.get("activation_norms")
     ctx.progress(1, 1, "reading the importance of the neurons")
     importance = {}
-    if has_neurons(shape.layout):
+    if shape.layout.is_editable:
         importance = importance_scores(
             ctx.model_dir,
             shape.layout,
@@ -48,7 +47,7 @@ def write_diagnosis(
     begin_step(ctx, 1, "writing the numbers")
     write_json(ctx.out_dir / "report.json", build_diagnosis_report(evidence))
     parts = {"layers": layer_table(evidence)}
-    if has_neurons(evidence.shape.layout):
+    if evidence.shape.layout.is_editable:
         parts["neuron_map"] = neuron_map_entry(evidence)
     for name, value in parts.items():
         if value is not None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from workers.methods.fairness_pruning.capture import NEURON_POINTS, CapturePoint
 from workers.methods.fairness_pruning.evidence import Evidence
-from workers.methods.fairness_pruning.measure_base import has_neurons, pairs_to_continue
+from workers.methods.fairness_pruning.measure_base import pairs_to_continue
 from workers.methods.fairness_pruning.metrics import (
     METRICS,
     PARITY,
@@ -73,7 +73,7 @@ def component_entry(evidence: Evidence) -> dict[str, Any]:
         "recorded": [point.value for point in points],
         "in_parity": [point.value for point in PARITY_POINTS if point in points],
         "missing_from_parity": [point.value for point in PARITY_POINTS if point not in points],
-        "has_neurons": has_neurons(evidence.shape.layout),
+        "has_neurons": evidence.shape.layout.is_editable,
     }
 
 
@@ -89,7 +89,7 @@ def base_control_ratio(evidence: Evidence) -> float | None:
 
 def overlap_entry(evidence: Evidence) -> dict[str, Any] | None:
     """Give the overlap of the categories' top sets; their neurons are in neuron_map.json."""
-    if not has_neurons(evidence.shape.layout):
+    if not evidence.shape.layout.is_editable:
         return None
     found = neuron_map_entry(evidence)
     if found is None:

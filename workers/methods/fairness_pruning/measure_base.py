@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
-from app.domain.architectures import MlpLayout
 from workers.methods.fairness_pruning.bias_scores import BiasScores, ScoreRule, new_bias_scores
 from workers.methods.fairness_pruning.calibration import activation_norms, windows
 from workers.methods.fairness_pruning.capture import CapturePoint, capture_points
 from workers.methods.fairness_pruning.diagnosis import PictureRequest, diagnose
 from workers.methods.fairness_pruning.generation import continue_prompts, n_groups
+from workers.methods.fairness_pruning.heads.measure import measured_heads
 from workers.methods.fairness_pruning.pair_plan import PairPlan, PlannedPair
 from workers.methods.fairness_pruning.phase_data import Arrays, Texts, pack_diagnosis, pack_texts
 from workers.methods.fairness_pruning.progress import PhaseProgress
@@ -129,20 +129,22 @@ def _diagnose_and_score(
             neurons=dimensions.neurons,
             on_text=lambda: progress.advance("reading calibration texts"),
         )
-    scores = _new_scores(ctx, subject) if has_neurons(layout) else None
+    scores = _new_scores(ctx, subject) if layout.is_editable else None
     signed = signed_means_for(ctx, subject)
-    diagnosis = diagnose(
-        subject.decoder,
-        subject.batches,
-        n_pairs=len(subject.plan.measured),
-        points=capture_points(layout),
-        scores=scores,
-        signed=signed,
-        pictures=picture_request(config, subject.plan, dimensions.layers),
-        with_loss=True,
-        on_batch=progress.on_batch("comparing pairs in the base model"),
-    )
+    with measured_heads(ctx, subject, score_rule(config)) as heads:
+        diagnosis = diagnose(
+            subject.decoder,
+            subject.batches,
+            n_pairs=len(subject.plan.measured),
+            points=capture_points(layout),
+            scores=scores,
+            signed=signed,
+            pictures=picture_request(config, subject.plan, dimensions.layers),
+            with_loss=True,
+            on_batch=heads.following(progress.on_batch("comparing pairs in the base model")),
+        )
     counts = category_counts(subject.plan)
+    arrays |= heads.arrays(counts)
     if scores is not None:
         arrays["bias_scores"] = scores.mean_or_max(counts)
     if signed is not None:
@@ -174,11 +176,6 @@ def signed_means_for(ctx: Context, subject: Subject) -> SignedMeans | None:
         width=subject.shape.dimensions.hidden,
         device=ctx.device,
     )
-
-
-def has_neurons(layout: MlpLayout) -> bool:
-    """Whether the MLP has neurons that can be told apart: a block of routed experts has not."""
-    return layout.projection("down") is not None
 
 
 def category_counts(plan: PairPlan) -> npt.NDArray[np.int64]:

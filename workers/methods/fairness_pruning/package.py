@@ -33,6 +33,7 @@ _CHECKPOINT_PARTS = (
     "parameters",
     "intermediate_size",
     "padding_neurons",
+    "attention_heads",
     "fraction",
     "verdict",
     "summary",
@@ -66,7 +67,9 @@ def write_package(
     document = build_document(evidence, pictures)
     (ctx.out_dir / "report.html").write_text(render_html(document), encoding="utf-8")
     checkpoint = ctx.out_dir / "checkpoint"
-    write_json(checkpoint / "debias_report.json", {k: report[k] for k in _CHECKPOINT_PARTS})
+    write_json(
+        checkpoint / "debias_report.json", {k: report[k] for k in _CHECKPOINT_PARTS if k in report}
+    )
     card = render_markdown(document, _card_header(evidence))
     (checkpoint / "README.md").write_text(card, encoding="utf-8")
     return method_result(evidence)

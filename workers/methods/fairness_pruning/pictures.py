@@ -11,7 +11,7 @@ from workers.methods.fairness_pruning.controls import IMPORTANCE_ONLY, random_na
 from workers.methods.fairness_pruning.diagnosis import Array, Diagnosis
 from workers.methods.fairness_pruning.evidence import Evidence
 from workers.methods.fairness_pruning.headline import split_row
-from workers.methods.fairness_pruning.measure_base import SIGNED, category_counts, has_neurons
+from workers.methods.fairness_pruning.measure_base import SIGNED, category_counts
 from workers.methods.fairness_pruning.metrics import METRICS, PARITY
 from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS
 from workers.methods.fairness_pruning.report import demographic_columns, neuron_map_entry
@@ -129,7 +129,7 @@ def _layer_maps(evidence: Evidence) -> Iterator[Picture]:
 
 def _neuron_sets(evidence: Evidence) -> Iterator[Picture]:
     """Draw the neuron map, where there is one."""
-    if not has_neurons(evidence.shape.layout):
+    if not evidence.shape.layout.is_editable:
         return
     found = neuron_map_entry(evidence)
     if found is None:
