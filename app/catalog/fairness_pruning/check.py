@@ -9,6 +9,7 @@ from app.catalog.fairness_pruning.amounts import (
     removal_counts,
 )
 from app.catalog.fairness_pruning.config import MIN_CATEGORIES, FairnessPruningConfig
+from app.catalog.fairness_pruning.heads import head_findings
 from app.catalog.fairness_pruning.pairs import PromptPair
 from app.catalog.fairness_pruning.widths import describe_width
 from app.catalog.method import CheckResult
@@ -29,8 +30,6 @@ Encode = Callable[[str], list[int]]
 _MAX_FINDINGS = 100
 _SHOWN_CHARACTERS = 60
 
-_NOTHING_REMOVED = "No neuron is removed: the result equals the base model."
-
 
 def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
     """Find whatever would make the job fail, as far as it shows without weights."""
@@ -49,6 +48,8 @@ def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
         finding = Finding(pointer="/model", code="tokenizer_missing", message=message)
         return CheckResult(incompatible=(finding,))
     invalid = [*amount_findings(config, dimensions), *_neuron_findings(config, layout)]
+    if config.attention_heads is not None:
+        invalid += head_findings(config.attention_heads, facts)
     warnings = [] if invalid else list(_amount_warnings(config, dimensions))
     if facts.encode is not None:
         tokens = _PairTokens(config, facts.encode)
@@ -200,7 +201,7 @@ def _amount_warnings(config: FairnessPruningConfig, dimensions: MlpDimensions) -
         return
     counts = removal_counts(config, dimensions)
     if not any(counts.values()):
-        yield _NOTHING_REMOVED
+        yield from _nothing_removed(config)
         return
     width = describe_width(config, dimensions, counts)
     if config.mode == "prune" and len(set(counts.values())) > 1:
@@ -213,11 +214,16 @@ def _amount_warnings(config: FairnessPruningConfig, dimensions: MlpDimensions) -
         yield width.advice
 
 
+def _nothing_removed(config: FairnessPruningConfig) -> Iterator[str]:
+    if config.attention_heads is None:
+        yield "No neuron is removed: the result equals the base model."
+
+
 def _global_warnings(config: FairnessPruningConfig, dimensions: MlpDimensions) -> Iterator[str]:
     """Say what is known before the neurons are ranked, and what is not."""
     count = global_count(config, dimensions)
     if not count:
-        yield _NOTHING_REMOVED
+        yield from _nothing_removed(config)
         return
     if config.category_rule != "pooled":
         outcome = {

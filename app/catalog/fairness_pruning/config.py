@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
+from app.catalog.fairness_pruning.head_section import AttentionHeadsConfig
 from app.catalog.fairness_pruning.pairs import with_splits
 from app.catalog.fairness_pruning.presets import (
     AMOUNT_FIELDS,
@@ -54,6 +55,15 @@ class FairnessPruningConfig(SelectingConfig):
             "or refuse the job."
         ),
         examples=["pad"],
+    )
+    attention_heads: AttentionHeadsConfig | None = Field(
+        default=None,
+        title="Attention heads",
+        description=(
+            "Take out attention heads as well, an extension that the article does not have. With "
+            "`fraction` 0 no neuron goes beside them."
+        ),
+        examples=[{"heads_per_layer": 1}],
     )
     plots: tuple[Plot, ...] = Field(
         default=("mean_diff", "pca"),
@@ -126,6 +136,7 @@ EDIT_FIELDS = (
     "scope",
     "category_rule",
     "controls",
+    "attention_heads",
 )
 """Fields that only an edit uses."""
 
@@ -211,6 +222,11 @@ def _require_pairs(config: FairnessPruningConfig) -> None:
         raise PydanticCustomError(
             "pairs_required",
             "Give `pairs`: at least one pair of prompts, or the name of a built-in set.",
+        )
+    heads = config.attention_heads
+    if not config.pairs and heads is not None and heads.head_indices is None:
+        raise PydanticCustomError(
+            "pairs_required", "Give `pairs` to score attention heads by, or `head_indices`."
         )
     if config.pairs and all(pair.split == "holdout" for pair in config.pairs):
         raise PydanticCustomError(

@@ -5,7 +5,7 @@ from app.catalog.fairness_pruning.pairs import with_splits
 
 
 def resolve(config: FairnessPruningConfig) -> FairnessPruningConfig:
-    """Give every pair its split and decide whether there is a neuron map.
+    """Give every pair its split, decide whether there is a neuron map, and how heads are weighed.
 
     Presets, defaults and built-in sets are written out when the config is validated; a resolved
     config comes back unchanged.
@@ -18,4 +18,7 @@ def resolve(config: FairnessPruningConfig) -> FairnessPruningConfig:
         written[field] = [{**pair.model_dump(), "split": split} for pair in getattr(config, field)]
     if config.neuron_map is None:
         written["neuron_map"] = len(categories) > 1
+    heads = config.attention_heads
+    if heads is not None and heads.bias_weight is None:
+        written["attention_heads"]["bias_weight"] = config.bias_weight
     return FairnessPruningConfig.model_validate(written)

@@ -1,6 +1,6 @@
 """Choose the neurons to remove, and those that the controls remove instead."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,14 @@ from workers.methods.fairness_pruning.controls import (
     removal_counts_of,
 )
 from workers.methods.fairness_pruning.global_selection import select_globally
+from workers.methods.fairness_pruning.heads.choose import HeadChoice, choose_heads
 from workers.methods.fairness_pruning.importance import importance_scores
 from workers.methods.fairness_pruning.measure_base import category_counts
 from workers.methods.fairness_pruning.outcomes import Removed
 from workers.methods.fairness_pruning.pair_plan import PairPlan
 from workers.methods.fairness_pruning.selection import (
     Selection,
+    SelectionWarning,
     combined_scores,
     highest,
     select_neurons,
@@ -33,11 +35,30 @@ LayerVectors = dict[int, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The selection, and the scores behind it by layer."""
+    """The selection, and the scores behind it by layer; attention heads where asked for."""
 
     selection: Selection
     bias: LayerVectors
     importance: LayerVectors
+    heads: HeadChoice | None = None
+
+    @property
+    def warnings(self) -> tuple[SelectionWarning, ...]:
+        """What the user should know about the selection of neurons, and of heads."""
+        heads = () if self.heads is None else self.heads.selection.warnings
+        return (*self.selection.warnings, *heads)
+
+    @property
+    def takes_out_something(self) -> bool:
+        """Whether any neuron or any head goes."""
+        heads = {} if self.heads is None else self.heads.selection.removed
+        return any(self.selection.removed.values()) or any(heads.values())
+
+
+def choose(ctx: Context, before: PhaseOutput, plan: PairPlan, shape: Shape) -> Choice:
+    """Choose neurons, and attention heads where the config asks for them."""
+    neurons = choose_neurons(ctx, before, plan, shape)
+    return replace(neurons, heads=choose_heads(ctx, before, plan))
 
 
 def choose_neurons(ctx: Context, before: PhaseOutput, plan: PairPlan, shape: Shape) -> Choice:

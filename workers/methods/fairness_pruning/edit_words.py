@@ -11,6 +11,11 @@ from workers.methods.fairness_pruning.controls import (
     SELECTION_ONLY,
 )
 from workers.methods.fairness_pruning.evidence import Evidence
+from workers.methods.fairness_pruning.heads.report import (
+    head_facts,
+    head_sentence,
+    heads_subtitle,
+)
 from workers.methods.fairness_pruning.language import costs_language, language_entry
 from workers.methods.fairness_pruning.model_names import model_name, origin_facts
 from workers.methods.fairness_pruning.page_sections import subtitle_pairs
@@ -71,7 +76,11 @@ def subtitle(evidence: Evidence) -> str:
     touched = [len(indices) for indices in evidence.removed.values() if indices]
     pairs = subtitle_pairs(evidence)
     where = f"{len(touched)} of {len(evidence.removed)} layers"
-    return f"{counted(sum(touched), 'neuron')} in {where}, mode {evidence.config.mode}{pairs}"
+    neurons = f"{counted(sum(touched), 'neuron')} in {where}, mode {evidence.config.mode}"
+    heads = heads_subtitle(evidence.edit)
+    if not heads:
+        return f"{neurons}{pairs}"
+    return f"{neurons}; {heads}{pairs}" if touched else f"{heads}{pairs}"
 
 
 def in_short(evidence: Evidence) -> tuple[str, ...]:
@@ -92,7 +101,19 @@ def in_short(evidence: Evidence) -> tuple[str, ...]:
 
 
 def edit_sentence(evidence: Evidence) -> str:
-    """Say how many neurons were changed and how, or that nothing was, and why."""
+    """Say how many neurons and heads were changed and how, or that nothing was, and why."""
+    heads = head_sentence(evidence.edit)
+    if heads is None:
+        return _neuron_sentence(evidence)
+    if any(evidence.removed.values()):
+        return f"{_neuron_sentence(evidence)} {heads}"
+    if evidence.nothing_changed:
+        return "Nothing was changed: the attention heads named were zero already."
+    return heads
+
+
+def _neuron_sentence(evidence: Evidence) -> str:
+    """Say it of neurons alone."""
     dimensions, config = evidence.shape.dimensions, evidence.config
     counts = sorted({len(indices) for indices in evidence.removed.values() if indices})
     if not counts:
@@ -184,6 +205,7 @@ def _edit_facts(evidence: Evidence) -> Iterator[Fact]:
         yield Fact("Zero neurons added as padding", f"{padding}")
     if config.mode == "zero":
         yield Fact("Zeroed neurons", f"{sum(map(len, evidence.removed.values()))}, still stored")
+    yield from head_facts(evidence.edit)
     if evidence.shape.layout.is_extension:
         yield Fact("Extension of the method", EXTENSION_NOTE)
 

@@ -10,6 +10,8 @@ of unequal length are aligned instead of dropped, the default importance is the 
 article prints (`max_abs`; the preset `article` uses `ppm` as its code does), and every edit is
 compared with random and importance-only removals.
 
+Attention heads can be taken out as well: an extension, in `heads`.
+
 With `diagnose_only` a job measures the base model and reports on it; nothing is edited.
 """
 
@@ -19,9 +21,16 @@ from typing import Any
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from workers.methods.fairness_pruning.capture import capture_points
-from workers.methods.fairness_pruning.choose import Choice, choose_neurons, control_removals
+from workers.methods.fairness_pruning.choose import Choice, choose, control_removals
 from workers.methods.fairness_pruning.diagnosis_job import rank_importance, write_diagnosis
 from workers.methods.fairness_pruning.edit import EditReport, apply_edit
+from workers.methods.fairness_pruning.heads.choose import (
+    pack_heads,
+    removal_of,
+    stack_head_scores,
+    unpack_removal,
+)
+from workers.methods.fairness_pruning.heads.edits import HeadRemoval
 from workers.methods.fairness_pruning.measure_base import measure_base
 from workers.methods.fairness_pruning.measure_edited import measure_edited
 from workers.methods.fairness_pruning.outcomes import Removed
@@ -52,17 +61,18 @@ class Engine:
         return measure_base(ctx)
 
     def debias(self, ctx: Context, before: PhaseOutput) -> PhaseOutput:
-        """Choose neurons, run the controls, and write the edited checkpoint."""
+        """Choose neurons and heads, run the controls, and write the edited checkpoint."""
         if ctx.config.diagnose_only:
             return rank_importance(ctx, before)
         plan, shape = read_plan(ctx), read_shape(ctx.model_dir)
-        choice = choose_neurons(ctx, before, plan, shape)
-        for warning in choice.selection.warnings:
+        choice = choose(ctx, before, plan, shape)
+        for warning in choice.warnings:
             ctx.warn(warning.code, warning.message)
         controls = _controls(ctx, choice, plan, shape)
         arrays, progress = _evaluate(ctx, before, choice, controls, plan)
-        report = _edit(ctx, choice.selection.removed, progress)
+        report = _edit(ctx, choice.selection.removed, removal_of(choice.heads), progress)
         arrays["importance"] = stack_layers(choice.importance)
+        arrays |= stack_head_scores(choice.heads)
         return PhaseOutput(state=_edit_state(choice, controls, report), arrays=arrays)
 
     def evaluate_after(self, ctx: Context, before: PhaseOutput, edit: PhaseOutput) -> PhaseOutput:
@@ -85,8 +95,7 @@ class Engine:
 
 def _controls(ctx: Context, choice: Choice, plan: PairPlan, shape: Shape) -> dict[str, Removed]:
     config: FairnessPruningConfig = ctx.config
-    has_removed = any(choice.selection.removed.values())
-    if not (config.controls.enabled and has_removed and plan.measured):
+    if not (config.controls.enabled and choice.takes_out_something and plan.measured):
         return {}
     return control_removals(ctx, choice, shape)
 
@@ -109,12 +118,15 @@ def _evaluate(
         base,
         selection=choice.selection.removed,
         controls=controls,
+        heads=choice.heads,
         progress=progress,
     )
     return arrays, progress
 
 
-def _edit(ctx: Context, removed: Removed, progress: PhaseProgress | None) -> EditReport:
+def _edit(
+    ctx: Context, removed: Removed, heads: HeadRemoval | None, progress: PhaseProgress | None
+) -> EditReport:
     start = progress.step if progress else 0
 
     def on_progress(done: int, total: int) -> None:
@@ -133,13 +145,14 @@ def _edit(ctx: Context, removed: Removed, progress: PhaseProgress | None) -> Edi
         ctx.config,
         should_stop=ctx.should_stop,
         on_progress=on_progress,
+        heads=heads,
     )
 
 
 def _ensure_checkpoint(ctx: Context, edit: PhaseOutput) -> None:
     """Write the checkpoint again where a new attempt starts without the files of the last."""
     if not (ctx.out_dir / "checkpoint").exists():
-        _edit(ctx, unpack_removed(edit.state["removed"]), None)
+        _edit(ctx, unpack_removed(edit.state["removed"]), unpack_removal(edit.state), None)
 
 
 def _edit_state(choice: Choice, controls: dict[str, Removed], report: EditReport) -> dict[str, Any]:
@@ -149,7 +162,7 @@ def _edit_state(choice: Choice, controls: dict[str, Removed], report: EditReport
         "controls": {name: pack_removed(removed) for name, removed in controls.items()},
         "requested_fraction": selection.requested_fraction,
         "effective_fraction": selection.effective_fraction,
-        "warnings": [[warning.code, warning.message] for warning in selection.warnings],
+        "warnings": [[warning.code, warning.message] for warning in choice.warnings],
         "parameters_before": report.parameters_before,
         "parameters_after": report.parameters_after,
         "intermediate_size_before": report.intermediate_size_before,
@@ -160,4 +173,5 @@ def _edit_state(choice: Choice, controls: dict[str, Removed], report: EditReport
             {"path": file.path, "size_bytes": file.size_bytes, "sha256": file.sha256}
             for file in report.files
         ],
+        **pack_heads(choice.heads),
     }

@@ -18,6 +18,7 @@ from workers.methods.fairness_pruning.headline import (
     overall_tone,
     verdict_sentence,
 )
+from workers.methods.fairness_pruning.heads.report import head_table
 from workers.methods.fairness_pruning.metric_texts import metric_findings
 from workers.methods.fairness_pruning.metrics import PARITY
 from workers.methods.fairness_pruning.model_names import model_name
@@ -168,6 +169,9 @@ def _tables(evidence: Evidence) -> tuple[Table, ...]:
     overlap = neuron_map_entry(evidence)
     if overlap is not None and overlap["overlap"]:
         tables.append(overlap_table(overlap))
+    heads = head_table(evidence.edit)
+    if heads is not None:
+        tables.append(heads)
     return tuple(tables)
 
 

@@ -12,6 +12,7 @@ from workers.methods.fairness_pruning.batches import PairBatch
 from workers.methods.fairness_pruning.capture import capture_points, scaled_neurons
 from workers.methods.fairness_pruning.controls import LOSS_CONTROLS, removal_counts_of
 from workers.methods.fairness_pruning.diagnosis import KEPT_POINTS, Array, Diagnosis, diagnose
+from workers.methods.fairness_pruning.heads.choose import HeadChoice, masked_control
 from workers.methods.fairness_pruning.metrics import PARITY_POINTS, parity_from_parts
 from workers.methods.fairness_pruning.outcomes import (
     Removed,
@@ -38,9 +39,10 @@ def run_controls(
     *,
     selection: Removed,
     controls: Mapping[str, Removed],
+    heads: HeadChoice | None,
     progress: PhaseProgress,
 ) -> Arrays:
-    """Evaluate everything that needs the base model once the neurons are chosen.
+    """Evaluate everything that needs the base model once neurons and heads are chosen.
 
     Returns `before_on_kept/<name>` for the selection and every control, and `outcome/<name>` for
     every control, with `loss/<name>` for some. A checkpoint after each pass lets an interrupted
@@ -58,7 +60,8 @@ def run_controls(
         if f"outcome/{name}" in arrays:
             continue
         kept = arrays[f"before_on_kept/{name}"]
-        arrays |= _outcome(ctx, subject, removed, kept, name, progress)
+        with masked_control(heads, subject.decoder, name, device=ctx.device):
+            arrays |= _outcome(ctx, subject, removed, kept, name, progress)
         ctx.save_checkpoint(progress.step, arrays, {})
     return arrays
 

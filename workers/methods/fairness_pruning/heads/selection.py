@@ -4,7 +4,7 @@ Scores are combined as for neurons, per layer. In mode `remove` heads go in grou
 key-value head, and a group's score is the mean over its heads. Ties go to lower indices.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from workers.methods.fairness_pruning.selection import (
     highest,
     no_bias_signal,
 )
+from workers.reports.wording import counted
 
 LayerScores = Mapping[int, npt.NDArray[np.floating]]
 
@@ -63,12 +64,12 @@ def select_heads(
     """
     if config.head_indices is not None:
         named = {n: sorted(config.head_indices.get(n, ())) for n in range(shape.layers)}
-        return HeadSelection(named, {}, bias, importance)
+        return HeadSelection(named, {}, bias, importance, tuple(_large_edit(named, shape)))
     counts = head_counts(config, shape)
     weight = bias_weight if config.bias_weight is None else config.bias_weight
     scores = {n: combined_scores(bias[n], importance[n], bias_weight=weight) for n in counts}
     removed = {n: _highest_heads(scores[n], count, config, shape) for n, count in counts.items()}
-    warnings = tuple(
+    silent = tuple(
         SelectionWarning(
             code="no_bias_signal",
             message=(
@@ -79,7 +80,23 @@ def select_heads(
         for n, count in counts.items()
         if count and weight > 0 and no_bias_signal(bias[n])
     )
+    warnings = (*silent, *_large_edit(removed, shape))
     return HeadSelection(removed, scores, bias, importance, warnings)
+
+
+def _large_edit(removed: Removed, shape: AttentionShape) -> Iterator[SelectionWarning]:
+    """Warn of layers that lose more than half of their heads."""
+    large = [layer for layer, heads in removed.items() if 2 * len(heads) > shape.heads]
+    if large:
+        most = max(large, key=lambda layer: len(removed[layer]))
+        yield SelectionWarning(
+            code="large_edit",
+            message=(
+                f"More than half of the attention heads are taken out in "
+                f"{counted(len(large), 'layer')} (layer {most}: {len(removed[most])} of "
+                f"{shape.heads}). Little of the model may be left; take out fewer."
+            ),
+        )
 
 
 def random_heads(
