@@ -5,18 +5,18 @@ import sqlalchemy as sa
 
 from app.db.tables import Job
 from tests.hub_stand_in import HubStandIn
-from tests.integration.api import bad_input, bad_models
+from tests.integration.api import bad_formats, bad_input, bad_models
 from tests.integration.api.bad_input import Row
 from tests.integration.api.bad_models import GENERATION, PAIR, REPOS
 from tests.integration.api.callers import JOB, Caller
 from tests.model_files import llama_folder
 
-ROWS = (*bad_input.ROWS, *bad_models.ROWS)
+ROWS = (*bad_input.ROWS, *bad_models.ROWS, *bad_formats.ROWS)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def damaged_repositories(hub: HubStandIn) -> None:
-    for repo_id, files in REPOS.items():
+    for repo_id, files in {**REPOS, **bad_formats.REPOS}.items():
         hub.add(repo_id, files)
     hub.add("org/gated", llama_folder(), gated="manual")
 
