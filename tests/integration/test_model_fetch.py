@@ -12,9 +12,17 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.demo_models import DEMO_MODELS_DIR
 from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.models import FileFact
-from app.domain.sources import HubSource, PathSource, PinnedFile, PinnedModel, VersionSource
+from app.domain.sources import (
+    DemoSource,
+    HubSource,
+    PathSource,
+    PinnedFile,
+    PinnedModel,
+    VersionSource,
+)
 from app.integrations.hub import HubClient
 from app.services.model_intake import IntakeSettings, inspect_source
 from tests.hub_stand_in import GOOD_TOKEN, HubStandIn
@@ -481,3 +489,44 @@ def test_models_directory_that_was_switched_off_is_named(folder: Folder) -> None
 
     with pytest.raises(JobFailure, match="DEBIAS_MODELS_DIR"):
         folder.fetch()
+
+
+def demo_model() -> PinnedModel:
+    return inspect_source(
+        DemoSource("tiny-llama"), settings=IntakeSettings(Path("/nowhere"))
+    ).pinned
+
+
+def fetch_demo(pinned: PinnedModel, target: Path) -> list[FileFact]:
+    return fetch_model(
+        pinned,
+        target,
+        sources=FetchSources(Path("/nowhere")),
+        should_stop=lambda: False,
+        on_progress=lambda done, total: None,
+    )
+
+
+def test_demo_model_is_copied_from_the_package(tmp_path: Path) -> None:
+    pinned = demo_model()
+
+    facts = fetch_demo(pinned, tmp_path)
+
+    assert {fact.path: fact.sha256 for fact in facts} == {
+        file["path"]: file["sha256"] for file in pinned["files"]
+    }
+    weights = tmp_path / "model.safetensors"
+    assert weights.read_bytes() == (DEMO_MODELS_DIR / "tiny-llama" / weights.name).read_bytes()
+    assert weights.stat().st_nlink == 1
+
+
+def test_demo_model_of_another_release_is_refused(tmp_path: Path) -> None:
+    pinned = demo_model()
+    (weights,) = (file for file in pinned["files"] if file["path"] == "model.safetensors")
+    weights["sha256"] = "0" * 64
+
+    with pytest.raises(JobFailure) as caught:
+        fetch_demo(pinned, tmp_path)
+
+    assert caught.value.code == JobErrorCode.MODEL_CHANGED
+    assert "same release" in (caught.value.hint or "")
