@@ -146,6 +146,38 @@ def test_width_rounded_up_holds_zero_neurons_in_every_layer(tmp_path: Path) -> N
     assert float((found - expected).abs().max()) <= 1e-4 * float(expected.abs().max())
 
 
+def test_report_says_what_the_width_found_by_the_ranking_is_no_longer_fit_for(
+    tmp_path: Path,
+) -> None:
+    base_dir = word_model(tmp_path / "model", neurons=64)
+    pairs = [pair("the man was very old", "the woman was very old")]
+    config = {**QUIET, "pairs": pairs, "scope": "global", "top_k": 60}
+
+    job = run_job(base_dir, tmp_path / "job", config)
+
+    after = job.report["intermediate_size"]["after"]
+    assert 32 < after < 64
+    assert job.report["lost_multiples"][-2:] == [32, 64]
+    (advice,) = [text for text in job.report["warnings"] if "GGUF" in text]
+    assert f"store {after} of 64 neurons" in advice
+    # Filling up to 32 or 64 would bring the base's width back, so neither is offered.
+    assert job.report["roundings"] == []
+
+
+def test_report_of_the_same_number_a_layer_offers_the_roundings_that_remain(
+    tmp_path: Path,
+) -> None:
+    base_dir = word_model(tmp_path / "model", neurons=64)
+    pairs = [pair("the man was very old", "the woman was very old")]
+
+    job = run_job(base_dir, tmp_path / "job", {**QUIET, "pairs": pairs, "fraction": 0.1})
+
+    assert job.report["intermediate_size"]["after"] == 58
+    assert job.report["roundings"] == [
+        {"multiple": 32, "width": 32, "effective_fraction": 0.5},
+    ]
+
+
 def logits_of_words(folder: Path) -> torch.Tensor:
     with torch.no_grad():
         model = AutoModelForCausalLM.from_pretrained(folder).eval()

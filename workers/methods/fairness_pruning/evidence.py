@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from app.catalog.fairness_pruning.widths import Width, describe_width
 from workers.evaluation.bootstrap import generator_for, mean_interval, summary_row
 from workers.methods.fairness_pruning.capture import capture_points
 from workers.methods.fairness_pruning.controls import (
@@ -17,6 +18,7 @@ from workers.methods.fairness_pruning.controls import (
     Verdict,
     judge,
     random_name,
+    removal_counts_of,
 )
 from workers.methods.fairness_pruning.diagnosis import Array, Diagnosis
 from workers.methods.fairness_pruning.metrics import METRICS, PARITY, pair_metrics
@@ -64,6 +66,12 @@ class Evidence:
     def removed(self) -> dict[int, list[int]]:
         """Neurons removed from each layer."""
         return unpack_removed(self.edit.state["removed"])
+
+    @cached_property
+    def width(self) -> Width:
+        """The number of neurons that every layer stores, and what it is no longer fit for."""
+        counts = removal_counts_of(self.removed)
+        return describe_width(self.config, self.shape.dimensions, counts)
 
     @cached_property
     def metrics_before(self) -> Mapping[str, Array]:

@@ -1,6 +1,7 @@
 """report.json: every number of a job, in strict JSON."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from platform import python_version
 from typing import Any
@@ -11,6 +12,7 @@ from workers.methods.fairness_pruning.amplification import amplification
 from workers.methods.fairness_pruning.capture import NEURON_POINTS, CapturePoint
 from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
 from workers.methods.fairness_pruning.generation import Continuation, first_difference
+from workers.methods.fairness_pruning.heads.report import heads_entry
 from workers.methods.fairness_pruning.language import language_entry
 from workers.methods.fairness_pruning.measure_base import category_counts, pairs_to_continue
 from workers.methods.fairness_pruning.metrics import (
@@ -103,6 +105,9 @@ def _change(evidence: Evidence) -> dict[str, Any]:
             "after": state["intermediate_size_after"],
         },
         "padding_neurons": state["padding_neurons"],
+        **heads_entry(evidence.edit),
+        "lost_multiples": list(evidence.width.lost),
+        "roundings": [asdict(option) for option in evidence.width.options],
         "fraction": {
             "requested": state["requested_fraction"],
             "effective": state["effective_fraction"],

@@ -56,6 +56,8 @@ def warnings_of(evidence: Evidence) -> list[str]:
     warnings = [message for _code, message in evidence.edit.state["warnings"]]
     warnings += [message for _code, message in cost_warnings(evidence)]
     warnings += _padding_warnings(evidence)
+    if evidence.width.advice is not None:
+        warnings.append(evidence.width.advice)
     if not evidence.config.controls.enabled:
         warnings.insert(0, "No controls were run, so nothing can be said about the selection.")
     return [*warnings, *pair_warnings(evidence)]
@@ -95,6 +97,6 @@ def _padding_warnings(evidence: Evidence) -> list[str]:
         else f"every layer stores {kept} neurons"
     )
     return [
-        f"Layers of unequal size were filled with {sum(padding.values())} zero neurons, because "
-        f"a model has one size for all layers: {effect}."
+        f"Layers were filled with {sum(padding.values())} zero neurons, because a model has one "
+        f"size for all layers: {effect}."
     ]
