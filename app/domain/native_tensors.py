@@ -32,6 +32,17 @@ ACTIVATIONS = frozenset({
 })
 # fmt: on
 _OUTPUT_HEAD = "lm_head.weight"
+# Causal masks, the constant that filled them, and rotary frequencies: saved by old versions of the
+# library, computed by all later ones. Looked at only where a class expects no such tensor.
+_OLD_BUFFERS = (
+    ".attn.bias",
+    ".attn.masked_bias",
+    ".attn.causal_mask",
+    ".attention.bias",
+    ".attention.masked_bias",
+    ".rotary_emb.inv_freq",
+)
+_ROOT = "model."
 _MAX_FINDINGS = 20
 
 Shape = tuple[int, ...]
@@ -60,16 +71,23 @@ def differences(
 
     The output head may be missing: it is then tied.
     """
-    found = {name: tensor.shape for name, tensor in tensors.items() if not _is_buffer(name)}
+    found = {_with_root(name, expected): tensor.shape for name, tensor in tensors.items()}
+    found = {n: shape for n, shape in found.items() if n in expected or not is_old_buffer(n)}
     for name in sorted(expected.keys() | found.keys()):
         is_tied = name == _OUTPUT_HEAD and name not in found
         if expected.get(name) != found.get(name) and not is_tied:
             yield name, expected.get(name), found.get(name)
 
 
-def _is_buffer(name: str) -> bool:
-    # Saved by old versions of the library, recomputed by all later ones.
-    return name.endswith("rotary_emb.inv_freq")
+def is_old_buffer(name: str) -> bool:
+    """Whether a tensor that no class expects is one that old versions saved without need."""
+    return name.endswith(_OLD_BUFFERS)
+
+
+def _with_root(name: str, expected: Mapping[str, Shape]) -> str:
+    """Name a tensor as in the whole model: the library also loads files saved without the head."""
+    rooted = f"{_ROOT}{name}"
+    return rooted if name not in expected and rooted in expected else name
 
 
 def _setting_findings(config: Mapping[str, Any]) -> Iterator[Finding]:

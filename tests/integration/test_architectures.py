@@ -604,3 +604,37 @@ def test_gate_that_the_family_does_not_have_is_refused(edited: Any) -> None:
 
     assert finding.code == "unsupported_mlp"
     assert "no `mlp.gate_proj`, but layers 0, 1, 2 have one" in finding.message
+
+
+# What old versions of the library stored, and files on the hub still have.
+OLD_BUFFERS = [
+    ("llama", "self_attn.rotary_emb.inv_freq"),
+    ("gpt2", "attn.bias"),
+    ("gpt2", "attn.masked_bias"),
+    ("gpt_bigcode", "attn.bias"),
+    ("gpt_neo", "attn.attention.bias"),
+    ("gpt_neo", "attn.attention.masked_bias"),
+    ("gptj", "attn.masked_bias"),
+    ("codegen", "attn.causal_mask"),
+    ("gpt_neox", "attention.bias"),
+    ("falcon", "self_attention.rotary_emb.inv_freq"),
+]
+
+
+@pytest.mark.parametrize(("family", "buffer"), OLD_BUFFERS)
+def test_buffers_of_old_versions_do_no_harm(
+    edited: Any, tmp_path: Path, family: str, buffer: str
+) -> None:
+    model = edited(family)
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base/config.json").write_bytes((model.base / "config.json").read_bytes())
+    tensors = tensors_of(model.base)
+    name = layout_of(family).tensor_names(tensors).tensor(0, buffer)
+    path = tmp_path / "base/model.safetensors"
+    save_file({**tensors, name: torch.ones(3)}, path, metadata={"format": "pt"})
+    assert check_mlps(facts_of(tmp_path / "base")) == ()
+
+    edit(tmp_path / "base", tmp_path / "out", "prune", REMOVED)
+
+    assert torch.equal(logits(decoder_of(tmp_path / "out")), model.logits)
+    assert torch.equal(tensors_of(tmp_path / "out")[name], torch.ones(3))

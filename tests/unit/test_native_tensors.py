@@ -84,6 +84,13 @@ def test_tied_head_and_old_buffers_do_not_matter() -> None:
     assert messages(shapes={f"{LAYER}.self_attn.rotary_emb.inv_freq": [2]}) == []
 
 
+def test_names_as_saved_without_the_head_do_not_matter() -> None:
+    headless = {name: None for name in llama_shapes() if name.startswith("model.")}
+    renamed = {name.removeprefix("model."): llama_shapes()[name] for name in headless}
+
+    assert messages(shapes={**headless, **renamed}) == []
+
+
 def test_other_families_are_not_looked_at() -> None:
     assert messages({"model_type": "gpt2"}) == []
 

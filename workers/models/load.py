@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from transformers.utils.logging import disable_progress_bar
 
 from app.domain.errors import JobErrorCode, JobFailure
+from app.domain.native_tensors import is_old_buffer
 
 ATTENTION_IMPLEMENTATION = "eager"
 """Passed explicitly, never read from the model's config. `eager` and `sdpa` both reproduce the
@@ -143,8 +144,12 @@ def _require_complete(report: dict[str, Any], failure: JobErrorCode) -> None:
             f"{list(expected)}; {len(mismatched)} of the tensors do not fit."
         )
         raise _load_failure(failure, message)
-    for kind in ("missing_keys", "unexpected_keys"):
-        keys = sorted(str(key) for key in report.get(kind) or ())
+    unexpected = (str(key) for key in report.get("unexpected_keys") or ())
+    found = {
+        "missing_keys": sorted(str(key) for key in report.get("missing_keys") or ()),
+        "unexpected_keys": sorted(key for key in unexpected if not is_old_buffer(key)),
+    }
+    for kind, keys in found.items():
         if keys:
             readable = kind.replace("_", " ")
             raise _load_failure(failure, f"The checkpoint has {readable}: {', '.join(keys[:5])}.")
