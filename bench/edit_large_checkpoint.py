@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from bench.stage_cost import resident_bytes
 from workers.methods.fairness_pruning.edit import apply_edit
 
 # Shapes of Llama 3.2 1B; the number of layers follows from the size asked for.
@@ -168,20 +169,9 @@ def peak_above_baseline(base: Path, target: Path, mode: str) -> int:
     """Bytes by which the resident size grew at most while editing."""
     # Sets the high-water mark back to the resident size, so that the peak of the imports is out.
     Path("/proc/self/clear_refs").write_text("5")
-    baseline = memory_status("VmRSS")
+    baseline = resident_bytes("VmRSS")
     edit(base, target, mode)
-    return memory_status("VmHWM") - baseline
-
-
-def memory_status(field: str) -> int:
-    """Read one field of this process's memory, in bytes.
-
-    Not `ru_maxrss`: a new process inherits that from the one that started it.
-    """
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise KeyError(field)
+    return resident_bytes("VmHWM") - baseline
 
 
 def make_checkpoint(folder: Path, dtype: str, size_bytes: int) -> None:
