@@ -153,7 +153,8 @@ def _place_labels(figure: Figure, axes: Axes, slots: Sequence[Mapping[str, Any]]
     Slots that differ are placed first: they are the ones the reader looks for.
     """
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()
+    # Lays everything out; the pixels are drawn once, when all labels have their place.
+    figure.draw_without_rendering()
     figure.set_layout_engine("none")
     taken = [_reach(axes, slot[end]) for slot in slots for end in ("from", "to")]
     for slot in sorted(slots, key=lambda slot: not slot["differs"]):
