@@ -117,12 +117,7 @@ def _neuron_sentence(evidence: Evidence) -> str:
     dimensions, config = evidence.shape.dimensions, evidence.config
     counts = sorted({len(indices) for indices in evidence.removed.values() if indices})
     if not counts:
-        asked = evidence.edit.state["requested_fraction"]
-        return (
-            "Nothing was changed: the neurons asked for "
-            f"({100 * asked:.4g} % of the model) come to no whole neuron in any layer, so every "
-            "tensor is that of the base model."
-        )
+        return f"Nothing was changed: {_why_none(evidence)}, so every tensor is the base model's."
     total = sum(map(len, evidence.removed.values()))
     of_all = dimensions.layers * dimensions.neurons
     layers = sum(1 for indices in evidence.removed.values() if indices)
@@ -141,6 +136,14 @@ def _neuron_sentence(evidence: Evidence) -> str:
         f" to {config.scale_factor:g} of what they contribute" if config.mode == "scale" else ""
     )
     return f"In this job {neurons} were {_DONE[config.mode]}{factor}."
+
+
+def _why_none(evidence: Evidence) -> str:
+    config = evidence.config
+    if config.scope == "global" and config.category_rule == "intersection":
+        return "no neuron is among those that react most to every category"
+    asked = 100 * evidence.edit.state["requested_fraction"]
+    return f"the neurons asked for ({asked:.4g} % of all) come to no whole neuron in any layer"
 
 
 def changed_facts(evidence: Evidence) -> tuple[Fact, ...]:
