@@ -5,11 +5,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from app.catalog.fairness_pruning.check import check
+from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.catalog.fairness_pruning.head_section import AttentionHeadsConfig
 from app.catalog.fairness_pruning.heads import head_counts, head_findings
+from app.catalog.fairness_pruning.resolve import resolve
+from app.catalog.method import CheckResult
 from app.domain.attention import AttentionShape
 from app.domain.errors import Finding
-from tests.unit.test_attention_layouts import LAYERS, Change, facts, name, set_tensor
+from app.domain.models import ModelFacts
+from tests.unit.test_attention_layouts import LAYERS, Change, facts, name, set_tensor, tensor
 
 # Six heads, three of them on each of two key-value heads.
 SHAPE = AttentionShape(layers=LAYERS, hidden=24, heads=6, key_value_heads=2, head_dim=4)
@@ -160,3 +165,88 @@ def test_model_whose_attention_does_not_fit_is_refused_first() -> None:
 
     assert code == "unsupported_attention"
     assert "[24, 20]" in message
+
+
+PAIR = {"prompt_1": "the boy was", "prompt_2": "the girl was"}
+WORDS = {"the": 1, "boy": 2, "girl": 3, "was": 4}
+
+
+def encode(text: str) -> list[int]:
+    return [WORDS[word] for word in text.split()]
+
+
+def job(**fields: Any) -> FairnessPruningConfig:
+    return FairnessPruningConfig.model_validate({"pairs": [PAIR], "fraction": 0.0, **fields})
+
+
+def whole_model(model_type: str = "llama") -> ModelFacts:
+    def with_mlp(config: dict[str, Any], tensors: dict[str, Any]) -> None:
+        config.update(num_key_value_heads=2, head_dim=4, vocab_size=9, hidden_act="silu")
+        config.update(tie_word_embeddings=True)
+        tensors["model.embed_tokens.weight"] = tensor((9, 24))
+        tensors["model.norm.weight"] = tensor((24,))
+        for layer in range(LAYERS):
+            prefix = f"model.layers.{layer}"
+            for norm in ("input_layernorm", "post_attention_layernorm"):
+                tensors[f"{prefix}.{norm}.weight"] = tensor((24,))
+            tensors[f"{prefix}.mlp.gate_proj.weight"] = tensor((10, 24))
+            tensors[f"{prefix}.mlp.down_proj.weight"] = tensor((24, 10))
+
+    model = facts(with_mlp, model_type)
+    return ModelFacts(model.config, model.tensors, (), encode)
+
+
+def test_a_job_without_neurons_is_allowed_beside_heads_and_changes_the_model() -> None:
+    result = check(job(attention_heads={"heads_per_layer": 1}), whole_model())
+
+    assert result == CheckResult()
+    assert check(job(), whole_model()).warnings == (
+        "No neuron is removed: the result equals the base model.",
+    )
+
+
+def test_unsupported_request_is_refused_before_the_job() -> None:
+    config = job(attention_heads={"heads_per_layer": 2, "mode": "remove"})
+
+    (finding,) = check(config, whole_model()).invalid
+
+    assert finding.code == "unsupported_attention"
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"diagnose_only": True, "fraction": None}, "conflicting_fields"),
+        ({"pairs": [], "neuron_indices": {"0": [1]}, "fraction": None}, "pairs_required"),
+    ],
+)
+def test_heads_that_could_not_be_scored_or_taken_out_are_refused(
+    fields: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        job(**fields, attention_heads={"heads_per_layer": 1})
+
+    assert refused.value.errors()[0]["type"] == code
+
+
+def test_heads_named_by_index_need_no_pairs_where_neurons_are_named_too() -> None:
+    named = {"attention_heads": {"head_indices": {"0": [1]}}, "neuron_indices": {"0": [1]}}
+
+    assert job(pairs=[], fraction=None, **named).attention_heads is not None
+
+
+def test_resolved_config_writes_out_the_weight_of_heads() -> None:
+    resolved = resolve(job(bias_weight=0.8, attention_heads={"heads_per_layer": 1}))
+
+    assert resolved.attention_heads is not None
+    assert resolved.attention_heads.bias_weight == 0.8
+    assert resolve(resolved) == resolved
+
+
+def test_own_weight_of_heads_stays() -> None:
+    heads = {"heads_per_layer": 1, "bias_weight": 1.0}
+
+    resolved = resolve(job(bias_weight=0.8, attention_heads=heads))
+
+    assert resolved.attention_heads is not None
+    assert resolved.attention_heads.bias_weight == 1.0
