@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.models import FileFact
-from workers.models.streaming import ZERO, Edit, Gather, Scale, write_shard
+from workers.models.streaming import ZERO, Edit, Gather, Scale, tensor_blocks, write_shard
 from workers.models.tensor_files import (
     BLOCK_BYTES,
     Shard,
@@ -105,6 +105,25 @@ def test_gather_equals_the_edit_in_memory_bit_for_bit(
             expected = gathered(tensor, edit) if isinstance(edit, Gather) else bits(tensor)
             assert torch.equal(bits(result[key]), expected)
             assert result[key].dtype == tensor.dtype
+
+
+@settings(max_examples=60, deadline=None)
+@given(random_bytes_tensors(), st.integers(1, 40), st.data())
+def test_edited_bytes_do_not_depend_on_the_size_of_blocks(
+    tensors: dict[str, torch.Tensor], block_bytes: int, data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        shard = save_model(Path(name), tensors)
+        for stored in shard.tensors:
+            tensor = tensors[stored.name]
+            edit = data.draw(gathers(tensor))
+            expected = gathered(tensor, edit)
+            longest_row = max(matrix[0].nbytes for matrix in (tensor, expected))
+            with shard.path.open("rb") as file:
+                blocks = list(tensor_blocks(file, stored, edit, block_bytes=block_bytes))
+
+            assert b"".join(blocks) == expected.numpy().tobytes()
+            assert max(map(len, blocks)) <= max(block_bytes, longest_row)
 
 
 @settings(max_examples=30, deadline=None)

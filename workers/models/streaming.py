@@ -136,28 +136,37 @@ def _shard_blocks(source: BinaryIO, shard: Shard, edits: Mapping[str, Edit]) -> 
         yield from tensor_blocks(source, tensor, edits.get(tensor.name))
 
 
-def tensor_blocks(source: BinaryIO, tensor: StoredTensor, edit: Edit | None) -> Iterator[bytes]:
-    """Yield the bytes of one tensor after its edit."""
+def tensor_blocks(
+    source: BinaryIO, tensor: StoredTensor, edit: Edit | None, *, block_bytes: int = BLOCK_BYTES
+) -> Iterator[bytes]:
+    """Yield the bytes of one tensor after its edit.
+
+    A block has at most `block_bytes`, or as many as the longer of a stored and an edited row.
+    """
     match edit:
         case None:
-            yield from byte_blocks(source, tensor.begin, tensor.size_bytes)
+            yield from byte_blocks(source, tensor.begin, tensor.size_bytes, block_bytes=block_bytes)
         case Gather(axis=0):
-            yield from _joined(_gathered_rows(source, tensor, edit.sources))
+            pieces = _gathered_rows(source, tensor, edit.sources, block_bytes)
+            yield from _joined(pieces, block_bytes)
         case Gather():
-            yield from _gathered_columns(source, tensor, edit.sources)
+            yield from _gathered_columns(source, tensor, edit.sources, block_bytes)
         case Scale():
-            yield from _scaled_blocks(source, tensor, edit)
+            yield from _scaled_blocks(source, tensor, edit, block_bytes)
 
 
-def _gathered_rows(source: BinaryIO, tensor: StoredTensor, sources: Indices) -> Iterator[bytes]:
+def _gathered_rows(
+    source: BinaryIO, tensor: StoredTensor, sources: Indices, block_bytes: int
+) -> Iterator[bytes]:
     """Read runs of neighbouring rows as byte ranges; zero rows need no source."""
     row_bytes = tensor.row_bytes
     for first, count in _runs(sources):
         size = count * row_bytes
         if first == ZERO:
-            yield from _zeros(size)
+            yield from _zeros(size, block_bytes)
         else:
-            yield from byte_blocks(source, tensor.begin + first * row_bytes, size)
+            begin = tensor.begin + first * row_bytes
+            yield from byte_blocks(source, begin, size, block_bytes=block_bytes)
 
 
 def _runs(sources: Indices) -> Iterator[tuple[int, int]]:
@@ -169,17 +178,17 @@ def _runs(sources: Indices) -> Iterator[tuple[int, int]]:
     return zip(sources[starts].tolist(), lengths.tolist(), strict=True)
 
 
-def _zeros(size: int) -> Iterator[bytes]:
-    for begin in range(0, size, BLOCK_BYTES):
-        yield bytes(min(BLOCK_BYTES, size - begin))
+def _zeros(size: int, block_bytes: int) -> Iterator[bytes]:
+    for begin in range(0, size, block_bytes):
+        yield bytes(min(block_bytes, size - begin))
 
 
-def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Join small pieces to blocks of up to `BLOCK_BYTES`: a run can be a single short row."""
+def _joined(pieces: Iterator[bytes], block_bytes: int) -> Iterator[bytes]:
+    """Join small pieces to blocks of at most `block_bytes`: a run can be a single short row."""
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:
-        if size + len(piece) > BLOCK_BYTES:
+        if size + len(piece) > block_bytes:
             yield b"".join(waiting)
             waiting, size = [], 0
         waiting.append(piece)
@@ -187,16 +196,23 @@ def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield b"".join(waiting)
 
 
-def _gathered_columns(source: BinaryIO, tensor: StoredTensor, sources: Indices) -> Iterator[bytes]:
-    empty = sources == ZERO
-    for _, block in row_blocks(source, tensor):
-        picked: Bits = np.take(block, np.where(empty, 0, sources), axis=1)
-        picked[:, empty] = 0
+def _gathered_columns(
+    source: BinaryIO, tensor: StoredTensor, sources: Indices, block_bytes: int
+) -> Iterator[bytes]:
+    is_zero = sources == ZERO
+    columns = np.where(is_zero, 0, sources)
+    # An edit may widen the rows: padding, or a choice that repeats columns.
+    step_bytes = block_bytes * tensor.shape[1] // max(tensor.shape[1], len(sources), 1)
+    for _, block in row_blocks(source, tensor, block_bytes=step_bytes):
+        picked: Bits = np.take(block, columns, axis=1)
+        picked[:, is_zero] = 0
         yield picked.tobytes()
 
 
-def _scaled_blocks(source: BinaryIO, tensor: StoredTensor, edit: Scale) -> Iterator[bytes]:
-    for first, block in row_blocks(source, tensor):
+def _scaled_blocks(
+    source: BinaryIO, tensor: StoredTensor, edit: Scale, block_bytes: int
+) -> Iterator[bytes]:
+    for first, block in row_blocks(source, tensor, block_bytes=block_bytes):
         copy = block.copy()
         if edit.axis == 1:
             copy[:, edit.indices] = scaled(block[:, edit.indices], tensor.dtype, edit.factor)

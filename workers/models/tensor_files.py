@@ -1,7 +1,7 @@
 """Read the tensors of a checkpoint from its safetensors files, a block at a time.
 
-No tensor is ever loaded whole: a block is at most `BLOCK_BYTES`, so the memory needed does not
-depend on the size of the model.
+No tensor is ever loaded whole: a block is at most `BLOCK_BYTES`, or one row where a row is longer,
+so the memory needed does not depend on the size of the model.
 """
 
 import json
@@ -152,8 +152,10 @@ def _open_shard(path: Path) -> Shard:
     return Shard(path, tuple(tensors), header.metadata)
 
 
-def byte_blocks(file: BinaryIO, begin: int, size: int) -> Iterator[bytes]:
-    """Yield `size` bytes from `begin`, in blocks.
+def byte_blocks(
+    file: BinaryIO, begin: int, size: int, *, block_bytes: int = BLOCK_BYTES
+) -> Iterator[bytes]:
+    """Yield `size` bytes from `begin`, in blocks of at most `block_bytes`.
 
     Raises
     ------
@@ -163,7 +165,7 @@ def byte_blocks(file: BinaryIO, begin: int, size: int) -> Iterator[bytes]:
     file.seek(begin)
     left = size
     while left:
-        block = file.read(min(BLOCK_BYTES, left))
+        block = file.read(min(block_bytes, left))
         if not block:
             raise _damaged("A weight file became shorter while it was read")
         left -= len(block)
