@@ -45,10 +45,18 @@ def _language_cost(evidence: Evidence) -> tuple[str, str] | None:
     message = (
         f"The edit costs language: the perplexity on the prompts rose from "
         f"{perplexity['before']:.4g} to {perplexity['after']:.4g} (95 % interval of the increase "
-        f"of the loss: {low:+.3g} to {high:+.3g} nats per token). Change fewer neurons with a "
-        f"smaller `fraction`, {_GENTLER[evidence.config.mode]}."
+        f"of the loss: {low:+.3g} to {high:+.3g} nats per token). {_gentler(evidence)}"
     )
     return "language_cost", message
+
+
+def _gentler(evidence: Evidence) -> str:
+    """Say what would cost less."""
+    neurons = f"Change fewer neurons with a smaller `fraction`, {_GENTLER[evidence.config.mode]}."
+    if evidence.config.attention_heads is None:
+        return neurons
+    heads = "Take out fewer attention heads."
+    return f"{heads} {neurons}" if any(evidence.removed.values()) else heads
 
 
 def warnings_of(evidence: Evidence) -> list[str]:
