@@ -382,6 +382,7 @@ EDIT_OPTIONS: dict[str, Any] = {
     "scope": "global",
     "category_rule": "union",
     "controls": {"enabled": False},
+    "attention_heads": {"heads_per_layer": 1},
 }
 
 
@@ -395,7 +396,7 @@ def test_option_of_an_edit_is_refused_by_name_in_a_diagnosis(field: str, value: 
 
 
 def test_no_option_of_an_edit_is_forgotten() -> None:
-    assert set(EDIT_OPTIONS) <= set(EDIT_FIELDS)
+    assert set(EDIT_OPTIONS) == set(EDIT_FIELDS)
 
 
 def test_diagnosis_needs_pairs() -> None:
