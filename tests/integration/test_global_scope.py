@@ -1,6 +1,7 @@
 """Whole jobs with scope `global`: the stored model, its width, and its controls."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from tests.fairness_pruning_jobs import (
     run_job,
     word_model,
 )
+from workers.methods.fairness_pruning import subject
+from workers.methods.fairness_pruning.batches import make_batches
 from workers.methods.fairness_pruning.choose import choose_neurons
 from workers.methods.fairness_pruning.controls import BEYOND_CHANCE
 from workers.methods.fairness_pruning.measure_base import measure_base
@@ -193,6 +196,7 @@ VARIANTS: Mapping[str, list[dict[str, Any]]] = {
     ],
     "reordered": PAIRS[::-1],
     "doubled": PAIRS * 2,
+    "one by one": PAIRS,
     **{
         name: [entry for entry in PAIRS if entry["category"] == name]
         for name in ("gender", "race", "age")
@@ -209,7 +213,10 @@ def select(stories: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
         root = tmp_path_factory.mktemp("select")
         ctx = job_context(stories, root, {**QUIET, "pairs": VARIANTS[variant], **fields})
         if variant not in measured:
-            measured[variant] = measure_base(ctx)
+            with pytest.MonkeyPatch.context() as patched:
+                if variant == "one by one":
+                    patched.setattr(subject, "make_batches", partial(make_batches, max_tokens=1))
+                measured[variant] = measure_base(ctx)
         plan, shape = read_plan(ctx), read_shape(stories)
         return choose_neurons(ctx, measured[variant], plan, shape).selection.removed
 
@@ -234,7 +241,7 @@ def test_rule_over_categories_combines_the_top_sets_of_single_categories(
     assert found == expected
 
 
-@pytest.mark.parametrize("variant", ["swapped", "reordered", "doubled"])
+@pytest.mark.parametrize("variant", ["swapped", "reordered", "doubled", "one by one"])
 @pytest.mark.parametrize(
     "fields",
     [
@@ -245,7 +252,7 @@ def test_rule_over_categories_combines_the_top_sets_of_single_categories(
     ],
     ids=["per_layer", "pooled", "intersection", "union"],
 )
-def test_swapped_reordered_and_doubled_pairs_select_the_same(
+def test_order_repetition_and_batches_of_pairs_do_not_change_the_selection(
     select: Callable[..., Neurons], variant: str, fields: dict[str, Any]
 ) -> None:
     expected = select("plain", **fields)
