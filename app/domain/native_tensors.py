@@ -4,23 +4,14 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from app.domain.architectures import MlpLayout, find_layout
 from app.domain.errors import Finding
 from app.domain.models import ModelFacts, TensorFact
+from app.domain.native_table import NATIVE_FAMILIES, NativeFamily, find_family
 
-# The families whose tensors this module can list (transformers 5.24).
-NATIVE_MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"})
+# The families whose tensors this module can list.
+NATIVE_MODEL_TYPES = frozenset(name for row in NATIVE_FAMILIES for name in row.model_types)
 _MAX_LAYERS = 1000
-# Values that the config classes take where config.json leaves the key out (None: derived).
-_DEFAULT_HEAD_DIM: Mapping[str, int | None] = {"qwen3": 128, "gemma": 256, "gemma2": 256}
-_DEFAULT_KEY_VALUE_HEADS: Mapping[str, int] = {
-    "mistral": 8,
-    "qwen2": 32,
-    "qwen3": 32,
-    "gemma": 16,
-    "gemma2": 4,
-}
-# Families that read `attention_bias`; mistral never has one, qwen2 always (but for o_proj).
-_OPTIONAL_ATTENTION_BIAS = frozenset({"llama", "qwen3", "gemma", "gemma2"})
 
 # Activations of transformers 5.24 that have no parameters of their own.
 # fmt: off
@@ -32,6 +23,8 @@ ACTIVATIONS = frozenset({
 })
 # fmt: on
 _OUTPUT_HEAD = "lm_head.weight"
+# GPT-NeoX files have it by another name than the class.
+_OTHER_HEAD = "embed_out.weight"
 # Causal masks, the constant that filled them, and rotary frequencies: saved by old versions of the
 # library, computed by all later ones. Looked at only where a class expects no such tensor.
 _OLD_BUFFERS = (
@@ -42,7 +35,6 @@ _OLD_BUFFERS = (
     ".attention.masked_bias",
     ".rotary_emb.inv_freq",
 )
-_ROOT = "model."
 _MAX_FINDINGS = 20
 
 Shape = tuple[int, ...]
@@ -71,7 +63,8 @@ def differences(
 
     The output head may be missing: it is then tied.
     """
-    found = {_with_root(name, expected): tensor.shape for name, tensor in tensors.items()}
+    roots = sorted({name.partition(".")[0] for name in expected} - {"lm_head"})
+    found = {_as_in_class(name, expected, roots): tensor.shape for name, tensor in tensors.items()}
     found = {n: shape for n, shape in found.items() if n in expected or not is_old_buffer(n)}
     for name in sorted(expected.keys() | found.keys()):
         is_tied = name == _OUTPUT_HEAD and name not in found
@@ -84,24 +77,27 @@ def is_old_buffer(name: str) -> bool:
     return name.endswith(_OLD_BUFFERS)
 
 
-def _with_root(name: str, expected: Mapping[str, Shape]) -> str:
-    """Name a tensor as in the whole model: the library also loads files saved without the head."""
-    rooted = f"{_ROOT}{name}"
-    return rooted if name not in expected and rooted in expected else name
+def _as_in_class(name: str, expected: Mapping[str, Shape], roots: list[str]) -> str:
+    """Name a tensor as in the class: the library also loads files saved without the head."""
+    if name in expected:
+        return name
+    if name == _OTHER_HEAD:
+        return _OUTPUT_HEAD
+    return next((rooted for r in roots if (rooted := f"{r}.{name}") in expected), name)
 
 
 def _setting_findings(config: Mapping[str, Any]) -> Iterator[Finding]:
-    field = "hidden_activation" if config["model_type"] == "gemma2" else "hidden_act"
-    activation = config.get(field)
+    family = find_family(str(config["model_type"]))
+    field = None if family is None else family.activation_field
+    activation = None if field is None else config.get(field)
     if activation is not None and str(activation) not in ACTIVATIONS:
         known = ", ".join(sorted(ACTIVATIONS))
         yield _finding(f"config.json has a `{field}` that does not exist; known are: {known}.")
-    heads = _size(config, "num_attention_heads")
-    shared = _key_value_heads(config, heads)
-    if heads % shared:
+    sizes = _Sizes(config)
+    if sizes.heads % sizes.key_value_heads:
         yield _finding(
-            f"config.json says {heads} attention heads share {shared} key-value heads; the first "
-            "must be a multiple of the second."
+            f"config.json says {sizes.heads} attention heads share {sizes.key_value_heads} "
+            "key-value heads; the first must be a multiple of the second."
         )
 
 
@@ -115,7 +111,7 @@ def _tensor_findings(expected: Mapping[str, Shape], facts: ModelFacts) -> Iterat
             message = f"`{name}` has shape {list(found)}, config.json says {list(wanted)}"
         yield _finding(f"{message}; weights and config are not of the same model.")
     untied = facts.config.get("tie_word_embeddings") is False
-    if untied and _OUTPUT_HEAD not in facts.tensors:
+    if untied and not {_OUTPUT_HEAD, _OTHER_HEAD} & facts.tensors.keys():
         yield _finding(
             f"`{_OUTPUT_HEAD}` is missing, and config.json does not tie it to the embeddings."
         )
@@ -135,72 +131,101 @@ def expected_tensors(config: Mapping[str, Any]) -> Iterator[tuple[str, Shape]]:
     ValueError
         A size in config.json is missing, or no usable number.
     """
-    hidden, vocabulary = _size(config, "hidden_size"), _size(config, "vocab_size")
-    yield "model.embed_tokens.weight", (vocabulary, hidden)
-    yield "lm_head.weight", (vocabulary, hidden)
-    yield "model.norm.weight", (hidden,)
-    layers = _size(config, "num_hidden_layers")
-    if layers > _MAX_LAYERS:
-        raise ValueError(f"config.json says {layers} layers; correct it.")
-    layer = [*_attention(config, hidden), *_mlp(config, hidden), *_norms(config, hidden)]
-    for index in range(layers):
+    sizes = _Sizes(config)
+    yield from _tensors(sizes, sizes.family.around)
+    if sizes.layers > _MAX_LAYERS:
+        raise ValueError(f"config.json says {sizes.layers} layers; correct it.")
+    layer = list(_tensors(sizes, sizes.family.layer))
+    for index in range(sizes.layers):
         for name, shape in layer:
-            yield f"model.layers.{index}.{name}", shape
+            yield sizes.layout.module(index, name), shape
 
 
-def _attention(config: Mapping[str, Any], hidden: int) -> Iterator[tuple[str, Shape]]:
-    model_type = config["model_type"]
-    heads = _size(config, "num_attention_heads")
-    key_value_heads = _key_value_heads(config, heads)
-    head_dim = _size(
-        config, "head_dim", _DEFAULT_HEAD_DIM.get(model_type) or max(hidden // heads, 1)
-    )
-    rows = {"q": heads * head_dim, "k": key_value_heads * head_dim, "v": key_value_heads * head_dim}
-    for projection, size in rows.items():
-        yield f"self_attn.{projection}_proj.weight", (size, hidden)
-    yield "self_attn.o_proj.weight", (hidden, heads * head_dim)
-    with_bias = model_type in _OPTIONAL_ATTENTION_BIAS and config.get("attention_bias") is True
-    if model_type == "qwen2" or with_bias:
-        for projection, size in rows.items():
-            yield f"self_attn.{projection}_proj.bias", (size,)
-    if with_bias:
-        yield "self_attn.o_proj.bias", (hidden,)
-    if model_type == "qwen3":
-        yield "self_attn.q_norm.weight", (head_dim,)
-        yield "self_attn.k_norm.weight", (head_dim,)
+class _Sizes:
+    """What the letters of the table stand for in one config; raises ValueError on a bad size."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        model_type = str(config["model_type"])
+        self.family, self.layout = _rows(model_type)
+        self._config = config
+        self.layers = self._size(*self.layout.layers_fields)
+        hidden = self._size(*self.layout.hidden_fields)
+        self.heads = self._size(*self.family.heads_field)
+        self.key_value_heads = self._key_value_heads()
+        head_dim = max(hidden // self.heads, 1)
+        if self.family.reads_head_dim:
+            head_dim = self._size(
+                "head_dim", default=self.family.defaults.get("head_dim", head_dim)
+            )
+        query, key = self.heads * head_dim, self.key_value_heads * head_dim
+        neurons = self._neurons(hidden)
+        self.letters = {
+            "v": self._size("vocab_size"),
+            "h": hidden,
+            "i": neurons,
+            "j": 2 * neurons,
+            "a": self.heads,
+            "b": self.key_value_heads,
+            "d": head_dim,
+            "q": query,
+            "k": key,
+            "t": query + 2 * key,
+        }
+        positions = self.layout.max_positions({**self.family.defaults, **config})
+        if positions is not None:
+            self.letters["p"] = positions
+
+    def has(self, condition: str) -> bool:
+        """Say whether the tensors exist that the table gives this condition."""
+        name = condition[1:]
+        is_set = bool(self._config.get(name, self.family.defaults.get(name, False)))
+        return is_set == condition.startswith("?")
+
+    def _key_value_heads(self) -> int:
+        # Where the key is there but null, the classes take as many as there are heads.
+        if not self.family.shares_heads:
+            return self.heads
+        name = "num_key_value_heads"
+        is_named = name in self._config or name not in self.family.defaults
+        return self._size(name, default=self.heads if is_named else self.family.defaults[name])
+
+    def _neurons(self, hidden: int) -> int:
+        expansion, field = self.layout.default_expansion, self.layout.size_field
+        default = None if expansion is None else expansion * hidden
+        if field is None:
+            return default or hidden
+        return self._size(field, default=default)
+
+    def _size(self, *fields: str, default: int | None = None) -> int:
+        given = next((f for f in fields if self._config.get(f) is not None), fields[0])
+        value = self._config.get(given)
+        if value is None:
+            value = self.family.defaults.get(given) if default is None else default
+        if type(value) is not int or not 0 < value < 2**31:
+            raise ValueError(
+                f"config.json must give {given} as a whole number above 0. Correct it."
+            )
+        return value
 
 
-def _key_value_heads(config: Mapping[str, Any], heads: int) -> int:
-    # Where the key is there but null, the classes take as many as there are heads.
-    is_named = "num_key_value_heads" in config
-    default = heads if is_named else _DEFAULT_KEY_VALUE_HEADS.get(config["model_type"], heads)
-    return _size(config, "num_key_value_heads", default)
+def _rows(model_type: str) -> tuple[NativeFamily, MlpLayout]:
+    family, layout = find_family(model_type), find_layout(model_type)
+    if family is None or layout is None:
+        raise ValueError(f"the tensors of model_type {model_type} are not listed")
+    return family, layout
 
 
-def _mlp(config: Mapping[str, Any], hidden: int) -> Iterator[tuple[str, Shape]]:
-    inner = _size(config, "intermediate_size")
-    with_bias = config["model_type"] == "llama" and config.get("mlp_bias") is True
-    for name, rows, columns in (
-        ("gate_proj", inner, hidden),
-        ("up_proj", inner, hidden),
-        ("down_proj", hidden, inner),
-    ):
-        yield f"mlp.{name}.weight", (rows, columns)
-        if with_bias:
-            yield f"mlp.{name}.bias", (rows,)
-
-
-def _norms(config: Mapping[str, Any], hidden: int) -> Iterator[tuple[str, Shape]]:
-    names = ["input_layernorm", "post_attention_layernorm"]
-    if config["model_type"] == "gemma2":
-        names += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
-    for name in names:
-        yield f"{name}.weight", (hidden,)
-
-
-def _size(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    value = config.get(key)
-    value = default if value is None else value
-    if type(value) is not int or not 0 < value < 2**31:
-        raise ValueError(f"config.json must give {key} as a whole number above 0. Correct it.")
-    return value
+def _tensors(sizes: _Sizes, lines: str) -> Iterator[tuple[str, Shape]]:
+    """Read the lines of the table, leaving out tensors that this model does not have."""
+    for line in filter(None, map(str.strip, lines.splitlines())):
+        name, *words = line.split()
+        conditions = [word for word in words if word[0] in "?!"]
+        if not all(map(sizes.has, conditions)):
+            continue
+        shape = tuple(sizes.letters[word] for word in words if word not in conditions)
+        repeated = next((letter for letter in "ab" if f"{{{letter}}}" in name), None)
+        if repeated is None:
+            yield name, shape
+            continue
+        for number in range(sizes.letters[repeated]):
+            yield name.replace(f"{{{repeated}}}", str(number)), shape

@@ -13,6 +13,9 @@ from app.security.strict_json import BrokenJson, parse_object, printable
 MAX_CONFIG_BYTES = 4 * 1024 * 1024  # a config with 21,000 class labels has about 1 MiB
 _MAX_CONFIG_DEPTH = 12
 
+# The families whose config keys are listed below; the classes of the others read older spellings
+# of their keys from wherever they are, so that a list could drop one without a word.
+KEYED_MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"})
 # What the config classes of the Llama-like families know in transformers 5.24, with the older
 # spellings they still read. tests/integration/test_native_models.py compares it with the classes.
 # fmt: off
@@ -84,7 +87,7 @@ def clean_config(config: Mapping[str, Any]) -> CleanedConfig:
             " Code from a model is never run: give a model that transformers supports natively.",
         )
     kept = {key: _without_code_references(value) for key, value in config.items()}
-    if model_type in NATIVE_MODEL_TYPES:
+    if model_type in KEYED_MODEL_TYPES:
         kept = {key: value for key, value in kept.items() if key in _LLAMA_LIKE_KEYS}
     else:
         kept = {key: value for key, value in kept.items() if not _is_selector(key)}

@@ -27,6 +27,8 @@ from app.domain.architectures import (
     layout_model_types,
 )
 from app.domain.models import ModelFacts
+from app.domain.native_tensors import check_native_tensors
+from app.security.model_config import clean_config
 from tests.tiny_models import HIDDEN, LAYERS, NEURONS, SETTINGS, save_tiny_model
 from workers.methods.fairness_pruning.capture import (
     CapturePoint,
@@ -373,6 +375,19 @@ def test_names_without_the_head_go_out_as_they_came_in(
     assert findings == ()
     assert tensors_of(tmp_path / "out").keys() == tensors_of(base).keys()
     assert difference(logits(decoder_of(tmp_path / "out")), model.masked) < TOLERANCE
+
+
+@pytest.mark.parametrize("family", EDITABLE)
+def test_stored_tensors_are_those_that_intake_expects(
+    edited: Any, tmp_path: Path, family: str
+) -> None:
+    base = edited(family).base
+    bare = without_head(base, tmp_path / "bare", layout_of(family))
+
+    assert check_native_tensors(facts_of(base)) == ()
+    assert check_native_tensors(facts_of(bare)) == ()
+    config = json.loads((base / "config.json").read_text())
+    assert clean_config(config).config.keys() == config.keys()
 
 
 def gemma3_as_loaded(base: Path, out: Path) -> Path:

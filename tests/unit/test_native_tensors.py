@@ -92,7 +92,7 @@ def test_names_as_saved_without_the_head_do_not_matter() -> None:
 
 
 def test_other_families_are_not_looked_at() -> None:
-    assert messages({"model_type": "gpt2"}) == []
+    assert messages({"model_type": "mamba"}) == []
 
 
 def test_list_of_differences_is_cut() -> None:
