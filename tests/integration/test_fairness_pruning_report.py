@@ -16,6 +16,7 @@ from app.domain.ids import IdPrefix, format_id, new_id
 from tests.fairness_pruning_jobs import QUIET, Job, job_context, pair, run_job, word_model
 from workers.methods.fairness_pruning import evidence
 from workers.methods.fairness_pruning.controls import NOTHING_REMOVED, SELECTION_ONLY
+from workers.methods.fairness_pruning.edit_words import EXTENSION_NOTE
 from workers.methods.fairness_pruning.engine import Engine
 from workers.methods.fairness_pruning.metric_texts import MEANINGS
 from workers.methods.fairness_pruning.model_names import requested_on
@@ -294,3 +295,36 @@ def test_day_of_the_request_is_that_of_the_job_id() -> None:
 
     assert requested_on(job_id) == "2026-11-30 (UTC)"
     assert requested_on("local") is None
+
+
+def test_family_without_a_gate_is_labelled_an_extension(tmp_path: Path) -> None:
+    base = word_model(tmp_path / "gpt2", "gpt2")
+
+    job = run(base, tmp_path / "job")
+
+    assert EXTENSION_NOTE in page_of(job)
+    assert EXTENSION_NOTE in card_of(job)
+
+
+def test_family_of_the_article_is_not_labelled(model_dir: Path, tmp_path: Path) -> None:
+    job = run(model_dir, tmp_path)
+
+    assert EXTENSION_NOTE not in page_of(job)
+
+
+def test_padded_and_zeroed_neurons_are_facts_of_the_edit(model_dir: Path, tmp_path: Path) -> None:
+    padded = page_of(run(model_dir, tmp_path / "padded", layers=[0]))
+    zeroed = page_of(run(model_dir, tmp_path / "zeroed", mode="zero"))
+
+    assert "<dt>Zero neurons added as padding</dt><dd>4</dd>" in padded
+    assert "<dt>Zeroed neurons</dt><dd>12, still stored</dd>" in zeroed
+
+
+def test_requested_and_carried_out_fraction_are_facts_of_the_edit(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    page = page_of(run(model_dir, tmp_path, fraction=0.12))
+
+    # 0.12 of 40 neurons is 4.8, rounded down to 4: 10 %.
+    assert "<dt>Fraction asked for</dt><dd>12 %</dd>" in page
+    assert "<dt>Fraction changed</dt><dd>10 %</dd>" in page

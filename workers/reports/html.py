@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
 
 from workers.reports.captions import caption_of, figure_groups
 from workers.reports.document import ReportDocument, Section, Table, sort_rows
@@ -100,13 +99,12 @@ def _tied(text: str) -> str:
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-def _code_spans(text: str) -> Markup:
-    """Return text in which names between backticks are set as code; all else is escaped."""
-    parts = [escape(_tied(part)) for part in text.split("`")]
-    if len(parts) % 2 == 0:
-        return escape(text)
-    spans = (Markup("<code>{}</code>").format(p) if i % 2 else p for i, p in enumerate(parts))
-    return Markup("").join(spans)
+def _code_spans(text: str) -> list[tuple[str, bool]]:
+    """Cut text at its backticks: pieces, and whether each is a name to be set as code."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        return [(text, False)]
+    return [(piece, position % 2 == 1) for position, piece in enumerate(pieces)]
 
 
 def _section_view(part: Section, figures: Mapping[str, Picture]) -> dict[str, Any]:
