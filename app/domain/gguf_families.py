@@ -18,6 +18,7 @@ POINTER = "/outputs/formats"
 _GELU_TANH = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate")
 _SILU = ("silu", "swish")
 _PLAIN_ROPE = ("default",)
+_MAX_SHOWN = 80
 _SCALED_ROPE = ("default", "linear", "llama3")
 
 
@@ -173,7 +174,8 @@ def gguf_findings(facts: ModelFacts) -> tuple[Finding, ...]:
     if family is None:
         known = ", ".join(row.model_type for row in GGUF_FAMILIES)
         message = (
-            f"Models of type {facts.model_type!r} cannot be exported to GGUF; exportable: {known}."
+            f"Models of type {_shown(facts.model_type)} cannot be exported to GGUF; "
+            f"exportable: {known}."
         )
         return (Finding(POINTER, "gguf_unsupported_architecture", message),)
     reasons = [
@@ -233,16 +235,21 @@ def _setting_reasons(config: Mapping[str, Any], family: GgufFamily) -> Iterator[
         if value is not None and value not in setting.allowed:
             shown = " or ".join(repr(choice) for choice in setting.allowed)
             yield (
-                f"config.json has `{setting.field}` {value!r}; readers of GGUF compute "
+                f"config.json has `{setting.field}` {_shown(value)}; readers of GGUF compute "
                 f"{family.architecture} with {shown}."
             )
+
+
+def _shown(value: object) -> str:
+    """Repeat a value of a stranger's config, at a length that a message can bear."""
+    return repr(value)[:_MAX_SHOWN]
 
 
 def _rope_reasons(config: Mapping[str, Any], family: GgufFamily) -> Iterator[str]:
     kind = rope_kind(config)
     if family.ropes and kind not in family.ropes:
         shown = ", ".join(family.ropes)
-        yield f"Rotary embeddings of kind {kind!r} cannot be exported here (only {shown})."
+        yield f"Rotary embeddings of kind {_shown(kind)} cannot be exported here (only {shown})."
 
 
 def _shape_reasons(facts: ModelFacts, family: GgufFamily) -> Iterator[str]:
@@ -251,7 +258,7 @@ def _shape_reasons(facts: ModelFacts, family: GgufFamily) -> Iterator[str]:
     head_dim = config.get("head_dim")
     if not isinstance(hidden, int) or not isinstance(heads, int) or heads < 1:
         return
-    if head_dim is None:
+    if type(head_dim) is not int:
         head_dim = _default_head_dim(family, hidden // heads)
     if family.heads_span_hidden and head_dim * heads != hidden:
         yield (
@@ -266,8 +273,8 @@ def _shape_reasons(facts: ModelFacts, family: GgufFamily) -> Iterator[str]:
         scalar = config.get("query_pre_attn_scalar", 256)
         if scalar != expected:
             yield (
-                f"config.json has `query_pre_attn_scalar` {scalar}; readers of GGUF compute with "
-                f"{expected}."
+                f"config.json has `query_pre_attn_scalar` {_shown(scalar)}; readers of GGUF "
+                f"compute with {expected}."
             )
 
 

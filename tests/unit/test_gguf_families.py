@@ -93,6 +93,14 @@ def test_settings_that_readers_know_are_exportable(model_type: str, config: dict
     assert gguf_findings(facts(model_type, **config)) == ()
 
 
+def test_values_of_a_strange_type_are_refused_in_few_words() -> None:
+    strange = {**SPANNING, "head_dim": {}, "hidden_act": "x" * 10_000, "rope_scaling": [1]}
+
+    (finding,) = gguf_findings(facts("qwen2", **strange))
+
+    assert len(finding.message) < 300
+
+
 def test_a_window_that_readers_ignore_is_warned_of() -> None:
     (warning,) = gguf_warnings(facts("mistral", sliding_window=4096, max_position_embeddings=32768))
 
