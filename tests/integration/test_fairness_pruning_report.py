@@ -328,3 +328,12 @@ def test_requested_and_carried_out_fraction_are_facts_of_the_edit(
     # 0.12 of 40 neurons is 4.8, rounded down to 4: 10 %.
     assert "<dt>Fraction asked for</dt><dd>12 %</dd>" in page
     assert "<dt>Fraction changed</dt><dd>10 %</dd>" in page
+
+
+def test_loss_of_language_is_told_as_worse_among_the_metrics(stories: Path, tmp_path: Path) -> None:
+    job = run(stories, tmp_path, pairs=STORIES, fraction=0.6)
+
+    told = page_of(job).partition("<h3>Perplexity on the prompts</h3>")[2]
+    result = told.partition('<p class="result ')[2].partition("</p>")[0]
+    assert result.startswith("worse")
+    assert "On the prompts of 6 pairs: it got worse, " in result

@@ -1,21 +1,23 @@
 """Every metric of the method in plain sentences: what it is, which way is better, the result."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from app.catalog.methods.fairness_pruning import METHOD
+from workers.evaluation.bootstrap import MIN_UNITS_FOR_CLAIM
 from workers.methods.fairness_pruning.evidence import Evidence
 from workers.methods.fairness_pruning.headline import judged_split, split_row
 from workers.methods.fairness_pruning.language import costs_language, language_entry
 from workers.methods.fairness_pruning.metrics import ATTENTION, METRICS, MLP, PARITY, RELATIVE
 from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS
 from workers.methods.fairness_pruning.report import control_ratio
-from workers.reports.document import MetricFinding, Statement
+from workers.reports.document import MetricFinding, Statement, Tone
 from workers.reports.findings import direction_of, result_of
 
 MEANINGS = {
     PARITY: (
         "How far apart the inner values of the model lie for the two prompts of a pair, as a mean "
-        "over six places in every layer."
+        "over up to six places in every layer."
     ),
     MLP: (
         "The same difference, measured only at what the MLP of each layer hands on: the part that "
@@ -29,6 +31,12 @@ MEANINGS = {
         "The difference as a share of the size of the inner values themselves, so that a model "
         "that has merely become quieter does not look fairer."
     ),
+}
+
+_LOSS_VERDICTS: Mapping[Tone, str] = {
+    "better": "it got better",
+    "worse": "it got worse",
+    "neutral": "no reliable change",
 }
 
 
@@ -63,8 +71,8 @@ def _perplexity(evidence: Evidence) -> Iterator[MetricFinding]:
     if language is None:
         return
     perplexity, interval = language["perplexity"], language["ci95_loss_increase"]
-    is_worse = costs_language(language) and not evidence.nothing_changed
-    verdict = "it got worse" if is_worse else "no reliable loss"
+    tone = _tone_of_loss(evidence, language)
+    verdict = _LOSS_VERDICTS[tone]
     values = f"{perplexity['before']:.4g} before and {perplexity['after']:.4g} after"
     ends = (
         f"; 95 % interval of the increase of the loss {interval[0]:+.3f} to {interval[1]:+.3f}"
@@ -82,10 +90,21 @@ def _perplexity(evidence: Evidence) -> Iterator[MetricFinding]:
         results=(
             Statement(
                 f"On the prompts of {language['n']} pairs: {verdict}, {values}{ends}.",
-                "worse" if is_worse else "neutral",
+                tone,
             ),
         ),
     )
+
+
+def _tone_of_loss(evidence: Evidence, language: Mapping[str, Any]) -> Tone:
+    """Judge the loss by its interval, as every other metric; few pairs allow no verdict."""
+    interval = language["ci95_loss_increase"]
+    if evidence.nothing_changed:
+        return "neutral"
+    if costs_language(language):
+        return "worse"
+    fell = bool(interval and interval[1] < 0 and language["n"] >= MIN_UNITS_FOR_CLAIM)
+    return "better" if fell else "neutral"
 
 
 def _ratio(evidence: Evidence) -> Iterator[MetricFinding]:
