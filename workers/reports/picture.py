@@ -110,10 +110,11 @@ def new_figure(width: float, height: float, *, is_placed: bool = False) -> Figur
 
 
 def encode(figure: Figure) -> bytes:
-    """Return the figure as PNG bytes that depend on what is drawn only."""
+    """Return the figure as PNG bytes that depend on what is drawn only, and empty it."""
     buffer = io.BytesIO()
-    # Without this the file names the version of the drawing library.
-    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    # `savefig` would lay everything out once more before it draws. Without the metadata the file
+    # names the version of the drawing library.
+    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
     figure.clear()
     return buffer.getvalue()
 
