@@ -1,10 +1,12 @@
 """What the first screen of a Fairness Pruning report says of a change."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from tests.report_samples import sample_rows
+from workers.methods.fairness_pruning import headline
 from workers.methods.fairness_pruning.controls import (
     BEYOND_CHANCE,
     LIKE_RANDOM,
@@ -13,6 +15,7 @@ from workers.methods.fairness_pruning.controls import (
 from workers.methods.fairness_pruning.headline import (
     change_sentence,
     difference_number,
+    overall_tone,
     perplexity_number,
 )
 
@@ -109,3 +112,23 @@ def test_perplexity_is_marked_only_where_the_loss_grew_reliably(found, tone):
 
     assert (number.value, number.tone) == ("15.5", tone)
     assert number.detail == "12.35 before; higher is worse"
+
+
+@pytest.mark.parametrize(
+    ("rows", "loss", "tone"),
+    [
+        ((FALLEN,), language(-0.1), "better"),
+        ((FALLEN,), language(0.1), "mixed"),
+        ((FALLEN, GROWN), language(-0.1), "mixed"),
+        ((UNRELIABLE,), language(0.1), "worse"),
+        ((UNRELIABLE,), None, "neutral"),
+    ],
+    ids=["gain", "gain at a price", "gain and loss", "price alone", "nothing reliable"],
+)
+def test_a_gain_at_the_price_of_language_is_mixed_at_best(monkeypatch, rows, loss, tone):
+    monkeypatch.setattr(headline, "language_entry", lambda _: loss)
+    evidence = SimpleNamespace(
+        nothing_changed=False, rows=rows, verdict=SimpleNamespace(claim=True)
+    )
+
+    assert overall_tone(evidence) == tone

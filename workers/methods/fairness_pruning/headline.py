@@ -98,14 +98,17 @@ def split_row(evidence: Evidence, metric: str, split: Split) -> SummaryRow | Non
 
 
 def overall_tone(evidence: Evidence) -> Tone:
-    """Judge all rows together; better only where the controls allow a claim."""
+    """Judge all rows and the loss of language together.
+
+    Better only where the controls allow a claim: an edit with a price is mixed at best.
+    """
     if evidence.nothing_changed:
         return "neutral"
     ordered = sort_rows([row for row in evidence.rows if "control pairs" not in (row.group or "")])
-    if ordered.improved and ordered.worse:
-        return "mixed"
-    if ordered.worse:
-        return "worse"
+    language = language_entry(evidence)
+    has_price = language is not None and costs_language(language)
+    if ordered.worse or has_price:
+        return "mixed" if ordered.improved else "worse"
     return "better" if evidence.verdict.claim and ordered.improved else "neutral"
 
 
