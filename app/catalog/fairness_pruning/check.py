@@ -47,7 +47,7 @@ def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
         message = "The model has no tokenizer files, and prompts cannot be read without them."
         finding = Finding(pointer="/model", code="tokenizer_missing", message=message)
         return CheckResult(incompatible=(finding,))
-    invalid = [*amount_findings(config, dimensions), *_neuron_findings(config, layout)]
+    invalid = list(amount_findings(config, dimensions))
     if config.attention_heads is not None:
         invalid += head_findings(config.attention_heads, facts)
     warnings = [] if invalid else list(_amount_warnings(config, dimensions))
@@ -58,7 +58,7 @@ def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
         invalid += islice(_pair_findings(tokens, limit), _MAX_FINDINGS)
         invalid += _generation_findings(tokens, positions)
         warnings += [*_length_warnings(tokens), *_generation_warnings(tokens)]
-    warnings += _repetition_warnings(config)
+    warnings += [*_repetition_warnings(config), *_neuron_warnings(config, layout)]
     return CheckResult(invalid=tuple(invalid), warnings=tuple(warnings))
 
 
@@ -80,16 +80,6 @@ class _PairTokens:
         for field, entries in self.by_field.items():
             for index, (pair, first, second) in enumerate(entries):
                 yield f"/config/{field}/{index}", pair, first, second
-
-
-def _neuron_findings(config: FairnessPruningConfig, layout: MlpLayout) -> Iterator[Finding]:
-    """Find what a diagnosis cannot give where layers have experts in place of neurons."""
-    if config.neuron_map and not layout.is_editable:
-        message = (
-            "The layers of this model have experts in place of one set of neurons, and neurons of "
-            "experts are not measured; set `neuron_map` to false."
-        )
-        yield Finding(pointer="/config/neuron_map", code="unsupported_mlp", message=message)
 
 
 def _pair_findings(tokens: _PairTokens, limit: int) -> Iterator[Finding]:
@@ -189,6 +179,14 @@ def _repetition_warnings(config: FairnessPruningConfig) -> Iterator[str]:
                 f"`{field}` repeats pairs: {repeated} of {len(pairs)} are there already. Remove "
                 "them: they add no evidence, but count in every mean and narrow the intervals."
             )
+
+
+def _neuron_warnings(config: FairnessPruningConfig, layout: MlpLayout) -> Iterator[str]:
+    if config.neuron_map and not layout.is_editable:
+        yield (
+            "There will be no neuron map: the layers of this model have experts in place of one "
+            "set of neurons, and neurons of experts are not measured."
+        )
 
 
 def _amount_warnings(config: FairnessPruningConfig, dimensions: MlpDimensions) -> Iterator[str]:
