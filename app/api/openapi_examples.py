@@ -15,7 +15,7 @@ JOB_PATH = f"/v1/jobs/{JOB_ID}"
 
 # The quickest job there is: its model comes with the service.
 MODEL = {"demo": "tiny-llama"}
-CONFIG = {"preset": "article", "fraction": 0.05, "pairs": ["gender"]}
+CONFIG = {"preset": "article", "fraction": 0.125, "pairs": ["gender"]}
 
 JOB_REQUEST: dict[str, Any] = {
     "kind": "debias",

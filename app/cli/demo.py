@@ -187,7 +187,7 @@ DEMOS: Mapping[str, Demo] = MappingProxyType(
         "tiny": Demo(
             "tiny-llama, gender",
             shipped_model,
-            {"preset": "article", "fraction": 0.05, "pairs": ["gender"]},
+            {"preset": "article", "fraction": 0.125, "pairs": ["gender"]},
         ),
     }
 )

@@ -38,6 +38,31 @@ def test_the_demo_leaves_a_checkpoint_and_a_report_and_nothing_running(tmp_path:
     assert processes_of(output) == []
 
 
+def test_the_tiny_demo_debiases_a_shipped_model_without_any_download(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "app.cli.main", "demo", "--model", "tiny"]
+    environment = {**os.environ, "DEBIAS_HUB_ENDPOINT": "http://127.0.0.1:9"}  # nobody there
+
+    done = subprocess.run(
+        [*command, "--output", str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Against chance" in done.stdout
+    (job,) = tmp_path.glob("job_*")
+    report = json.loads((job / "report.json").read_text())
+    assert report["verdict"]["wording"] in done.stdout
+    assert report["controls"]["enabled"]
+    assert "demo model tiny-llama" in (job / "report.html").read_text()
+    assert "demo model tiny-llama" in (job / "checkpoint" / "README.md").read_text()
+    assert (job / "checkpoint" / "model.safetensors").stat().st_size > 1_000_000
+    assert list((tmp_path / "models").iterdir()) == []
+    assert processes_of(tmp_path) == []
+
+
 def processes_of(folder: Path) -> list[str]:
     """Command lines of processes that work in `folder` or name it."""
     found = []
