@@ -1,6 +1,7 @@
 """Whole jobs that take out attention heads, alone or beside neurons."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -296,3 +297,6 @@ def test_report_page_and_card_call_it_an_extension(model_dir: Path, tmp_path: Pa
     assert side_file["attention_heads"] == job.report["attention_heads"]
     assert any("More than half of the attention heads" in text for text in job.report["warnings"])
     assert "Nothing was changed" not in page
+    facts = re.sub(r"<[^>]+>|\s+", " ", page)
+    assert re.search(r"Done to the neurons +nothing ", facts)
+    assert re.search(r"Done to attention heads \(extension\) +set to zero ", facts)

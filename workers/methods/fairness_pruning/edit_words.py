@@ -192,7 +192,8 @@ def _edit_facts(evidence: Evidence) -> Iterator[Fact]:
     config, state = evidence.config, evidence.edit.state
     tensors = sum(len(shard.tensors) for shard in open_checkpoint(evidence.ctx.model_dir).shards)
     changed = 0 if evidence.nothing_changed else len(state["tensors_changed"])
-    yield Fact("Done to the neurons", "nothing" if not changed else _DONE[config.mode])
+    has_neurons = bool(changed) and any(evidence.removed.values())
+    yield Fact("Done to the neurons", _DONE[config.mode] if has_neurons else "nothing")
     yield Fact("Tensors changed", f"{changed} of {tensors}; all others are the same bytes")
     before, after = state["intermediate_size_before"], state["intermediate_size_after"]
     yield Fact(

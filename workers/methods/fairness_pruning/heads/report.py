@@ -100,6 +100,11 @@ def head_table(edit: PhaseOutput) -> Table | None:
         for entry in entries[:_MAX_ROWS]
     ]
     rest = "" if len(rows) == len(entries) else " The rest is in report.json."
+    controls = (
+        " Each control took out as many heads of each layer, beside its neurons."
+        if state["controls"]
+        else ""
+    )
     return Table(
         title="Attention heads (extension)",
         columns=("Layer", "Head", "Key-value head", "Score", "Reaction", "Importance"),
@@ -107,7 +112,7 @@ def head_table(edit: PhaseOutput) -> Table | None:
         note=(
             f"Heads that were {_DONE[state['mode']]}. The article does not look at heads. Reaction "
             "is the mean difference between the two prompts at the input of the attention's output "
-            f"projection; importance is {_importance_of(state)}.{rest}"
+            f"projection; importance is {_importance_of(state)}.{controls}{rest}"
         ),
     )
 
