@@ -21,7 +21,7 @@ from workers.methods.fairness_pruning.headline import (
 from workers.methods.fairness_pruning.heads.report import head_table
 from workers.methods.fairness_pruning.metric_texts import metric_findings
 from workers.methods.fairness_pruning.metrics import PARITY
-from workers.methods.fairness_pruning.model_names import model_name
+from workers.methods.fairness_pruning.model_names import model_name, requested_on
 from workers.methods.fairness_pruning.page_sections import (
     control_label,
     overlap_table,
@@ -136,7 +136,7 @@ def reproduce_block(evidence: Evidence) -> Reproduce:
         if file["sha256"]
     )
     return Reproduce(
-        command=_REPEAT.format(job_id=provenance["job_id"]),
+        command=_command(evidence),
         resolved_spec=provenance["resolved_spec"],
         provenance=(
             Fact("Method", f"{provenance['method']} {provenance['method_version']}"),
@@ -148,6 +148,17 @@ def reproduce_block(evidence: Evidence) -> Reproduce:
         files=files,
         versions=software_versions(),
     )
+
+
+def _command(evidence: Evidence) -> str:
+    """Give the commands that repeat the job; a run without the service has no request to fetch."""
+    job_id = str(evidence.ctx.provenance["job_id"])
+    if requested_on(job_id) is None:
+        return (
+            "# Made without the service. To repeat it, take the same files, the same seed,\n"
+            "# and the part `config` of report.json as the config of a new job."
+        )
+    return _REPEAT.format(job_id=job_id)
 
 
 def _intended_use(evidence: Evidence) -> str:
