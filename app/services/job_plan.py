@@ -1,6 +1,6 @@
 """Decide at POST everything that can be decided without weights."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -34,7 +34,7 @@ from app.domain.sources import (
     shown_name,
 )
 from app.domain.specs import ResolvedBenchmark, ResolvedOutputs, ResolvedResources, ResolvedSpec
-from app.schemas.jobs import JobRequest, ModelReference
+from app.schemas.jobs import JobRequest, ModelReference, OutputsRequest
 from app.security.scopes import Principal, Scope
 from app.services.benchmark_plan import plan_benchmarks
 from app.services.context import ServiceContext
@@ -99,7 +99,7 @@ def plan_job(context: ServiceContext, principal: Principal, request: JobRequest)
     warnings = (
         *inspected.warnings,
         *check.warnings,
-        *_check_formats(request.outputs.formats, resolved, inspected.facts),
+        *_check_outputs(request.outputs, resolved, inspected.facts),
     )
     return JobPlan(request, spec, estimate(work), warnings, version_id)
 
@@ -264,19 +264,29 @@ def _check(
     return resolved, result
 
 
-def _check_formats(
-    formats: Collection[str], config: MethodConfig, facts: ModelFacts
+def _check_outputs(
+    outputs: OutputsRequest, config: MethodConfig, facts: ModelFacts
 ) -> tuple[str, ...]:
-    """Refuse a format that the model cannot be written in; give warnings of one that it can."""
-    if "gguf" not in formats:
-        return ()
-    findings = gguf_findings(facts)
+    """Refuse outputs that cannot be had; give warnings of a format that can."""
     if not config.writes_model:
-        message = "A job with this config makes no model; leave gguf out of the formats."
-        findings = (Finding("/outputs/formats", "no_model_to_export", message),)
-    if findings:
-        raise ValidationFailed("The model cannot be exported to GGUF.", findings=findings)
+        findings = list(_idle_outputs(outputs))
+        if findings:
+            raise ValidationFailed("A job with this config makes no model.", findings=findings)
+        return ()
+    if "gguf" not in outputs.formats:
+        return ()
+    if obstacles := gguf_findings(facts):
+        raise ValidationFailed("The model cannot be exported to GGUF.", findings=obstacles)
     return gguf_warnings(facts)
+
+
+def _idle_outputs(outputs: OutputsRequest) -> Iterator[Finding]:
+    if "gguf" in outputs.formats:
+        message = "A job with this config makes no model; leave gguf out of the formats."
+        yield Finding("/outputs/formats", "no_model_to_export", message)
+    if outputs.register_as is not None:
+        message = "A job with this config makes no model; leave register_as out."
+        yield Finding("/outputs/register_as", "no_model_to_register", message)
 
 
 def _resolved_spec(

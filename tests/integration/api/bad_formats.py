@@ -1,4 +1,4 @@
-"""Formats that cannot be had: the part of the table of bad input about `outputs.formats`."""
+"""Outputs that cannot be had: the part of the table of bad input about `outputs`."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ REPOS: dict[str, dict[str, bytes]] = {
     "org/yarn": llama_folder(config__json=config_of(rope_scaling={"type": "yarn", "factor": 2.0})),
 }
 BOTH = ["safetensors", "gguf"]
+DIAGNOSIS = {"pairs": [PAIR], "diagnose_only": True, "generation": GENERATION}
 PLACE = "/outputs/formats"
 
 
@@ -34,6 +35,16 @@ ROWS = [
         BOTH,
         model={"hub": "org/tiny"},
         method="fairness_pruning",
-        config={"pairs": [PAIR], "diagnose_only": True, "generation": GENERATION},
+        config=DIAGNOSIS,
+    ),
+    job(
+        "name for the model of a diagnosis",
+        "validation_failed",
+        "leave register_as out",
+        "/outputs/register_as",
+        outputs={"register_as": "fairer"},
+        model={"hub": "org/tiny"},
+        method="fairness_pruning",
+        config=DIAGNOSIS,
     ),
 ]
