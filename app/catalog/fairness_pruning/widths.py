@@ -23,7 +23,7 @@ WIDTH_NEEDS: Mapping[int, str] = MappingProxyType(
         16: "matrix units",
         32: "GGUF quantisation blocks",
         64: "GPTQ and AWQ groups",
-        128: "GPTQ and AWQ groups, tensor parallel splits",
+        128: "GPTQ and AWQ groups",
         256: "GGUF k-quants, tensor parallel splits",
     }
 )
@@ -61,7 +61,7 @@ class Width:
 
     @property
     def advice(self) -> str | None:
-        """One sentence on what the stored width is no longer fit for; None when there is none."""
+        """Say what the stored width is no longer fit for, and what would help; None if nothing."""
         if not self.lost:
             return None
         needs = [
@@ -70,20 +70,21 @@ class Width:
         ]
         stored = (
             f"Layers store {self.stored} of {self.base} neurons, no longer a multiple of "
-            f"{_listed(needs)}"
+            f"{_listed(needs)}."
         )
         if not self.options:
-            return f"{stored}; remove another number of neurons where that is needed."
-        first, *others = self.options
+            return f"{stored} Where one is needed, remove another number of neurons."
         if self.pads:
-            widths = [f"{option.multiple} to {option.width}" for option in self.options]
-            return (
-                f"{stored}; where that is needed, `round_to_multiple` with `round_direction` `up` "
-                f"fills them with zero neurons: {_listed(widths)}."
-            )
-        kept = [f"{first.multiple} would keep {first.width} ({_removed(first)} removed)"]
-        kept += [f"{o.multiple} {o.width} ({_removed(o)})" for o in others]
-        return f"{stored}; where that is needed, `round_to_multiple` {_listed(kept)}."
+            setting = "`round_to_multiple` and `round_direction` `up`, which adds zero neurons"
+            widths = [f"{option.multiple} gives {option.width}" for option in self.options]
+        else:
+            setting = "`round_to_multiple`"
+            widths = [
+                f"{option.multiple} gives {option.width} "
+                f"({100 * option.effective_fraction:.3g} % removed)"
+                for option in self.options
+            ]
+        return f"{stored} Where one is needed, set {setting}: {'; '.join(widths)}."
 
 
 def stored_width(
@@ -162,10 +163,6 @@ def _option(
 
 def _up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
-
-
-def _removed(option: WidthOption) -> str:
-    return f"{100 * option.effective_fraction:.3g} %"
 
 
 def _listed(parts: list[str]) -> str:
