@@ -23,6 +23,7 @@ from app.domain.attention import (
     removal_obstacle,
 )
 from app.domain.errors import JobFailure
+from app.domain.native_tensors import check_native_tensors
 from tests.tiny_models import LAYERS, SETTINGS, save_tiny_model
 from workers.methods.fairness_pruning.alignment import align
 from workers.methods.fairness_pruning.batches import PairBatch, TokenPair, make_batches
@@ -127,6 +128,8 @@ def test_removed_groups_equal_masked_groups_and_load_plainly(tmp_path: Path, fam
     assert_close(logits(shortened), masked_logits(decoder_of(folder), attention, removed))
     assert attention_of(target).shape.heads == 2
     assert attention_of(target).shape.key_value_heads == 1
+    # So that the result can be the model of a next job.
+    assert check_native_tensors(open_checkpoint(target).facts()) == ()
     model.save_pretrained(tmp_path / "again")
     assert_close(logits(decoder_of(tmp_path / "again")), logits(shortened))
 

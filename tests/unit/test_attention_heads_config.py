@@ -250,3 +250,12 @@ def test_own_weight_of_heads_stays() -> None:
 
     assert resolved.attention_heads is not None
     assert resolved.attention_heads.bias_weight == 1.0
+
+
+def test_long_list_of_absent_heads_gives_a_bounded_answer() -> None:
+    absent = {str(layer): [99] for layer in range(500)}
+
+    result = check(job(attention_heads={"head_indices": absent}), whole_model())
+
+    assert len(result.invalid) == 100
+    assert {finding.code for finding in result.invalid} == {"bad_index"}

@@ -49,7 +49,7 @@ def check(config: FairnessPruningConfig, facts: ModelFacts) -> CheckResult:
         return CheckResult(incompatible=(finding,))
     invalid = list(amount_findings(config, dimensions))
     if config.attention_heads is not None:
-        invalid += head_findings(config.attention_heads, facts)
+        invalid += islice(head_findings(config.attention_heads, facts), _MAX_FINDINGS)
     warnings = [] if invalid else list(_amount_warnings(config, dimensions))
     if facts.encode is not None:
         tokens = _PairTokens(config, facts.encode)
