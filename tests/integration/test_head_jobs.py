@@ -174,6 +174,22 @@ def test_controls_take_out_as_many_heads(model_dir: Path, tmp_path: Path) -> Non
     }
 
 
+def test_held_out_and_control_pairs_do_not_choose_heads(model_dir: Path, tmp_path: Path) -> None:
+    heads = {"heads_per_layer": 1, "bias_weight": 1.0}
+    config = {**QUIET, **ONLY_HEADS, "attention_heads": heads}
+    neutral = [pair(f"the red house {tail}", f"the small house {tail}") for tail in TAILS]
+
+    alone = run_job(model_dir, tmp_path / "alone", config)
+    others = {"holdout_pairs": HELD_OUT, "control_pairs": neutral}
+    beside = run_job(model_dir, tmp_path / "beside", {**config, **others})
+
+    # Other batches, so sums of fp32 forwards may differ in the last digits.
+    np.testing.assert_allclose(
+        beside.report["attention_heads"]["bias"], alone.report["attention_heads"]["bias"], rtol=1e-5
+    )
+    assert beside.report["attention_heads"]["removed"] == alone.report["attention_heads"]["removed"]
+
+
 WOMAN = 6
 PLANTED = 2
 
