@@ -36,33 +36,38 @@ _BLOCK_BYTES = 4 * 1024 * 1024
 _EPSILON = 1e-8
 
 
-def _max_abs(rows: _Float64) -> _Float64:
-    score: _Float64 = np.abs(rows).max(axis=1)
-    return score
+def _max_abs(rows: Float32) -> _Float64:
+    high, low = _extremes(rows)
+    return np.maximum(np.abs(high), np.abs(low))
 
 
-def _peak_to_peak(rows: _Float64) -> _Float64:
+def _peak_to_peak(rows: Float32) -> _Float64:
     """Sum of the maximum and the absolute minimum: a true range only with both signs present."""
-    score: _Float64 = rows.max(axis=1) + np.abs(rows.min(axis=1))
+    high, low = _extremes(rows)
+    return high + np.abs(low)
+
+
+def _extremes(rows: Float32) -> tuple[_Float64, _Float64]:
+    """Highest and lowest value of each row: exact in float32, so that nothing is widened before."""
+    return rows.max(axis=1).astype(np.float64), rows.min(axis=1).astype(np.float64)
+
+
+def _variance(rows: Float32) -> _Float64:
+    score: _Float64 = rows.astype(np.float64).var(axis=1, ddof=1)
     return score
 
 
-def _variance(rows: _Float64) -> _Float64:
-    score: _Float64 = rows.var(axis=1, ddof=1)
+def _norm_1(rows: Float32) -> _Float64:
+    score: _Float64 = np.abs(rows.astype(np.float64)).sum(axis=1)
     return score
 
 
-def _norm_1(rows: _Float64) -> _Float64:
-    score: _Float64 = np.abs(rows).sum(axis=1)
+def _norm_2(rows: Float32) -> _Float64:
+    score: _Float64 = np.sqrt(np.square(rows.astype(np.float64)).sum(axis=1))
     return score
 
 
-def _norm_2(rows: _Float64) -> _Float64:
-    score: _Float64 = np.sqrt(np.square(rows).sum(axis=1))
-    return score
-
-
-_ROW_SCORES: Mapping[str, Callable[[_Float64], _Float64]] = {
+_ROW_SCORES: Mapping[str, Callable[[Float32], _Float64]] = {
     "max_abs": _max_abs,
     "ppm": _peak_to_peak,
     "vow": _variance,
@@ -150,7 +155,8 @@ class _Matrices:
         shard, tensor = self.checkpoint.locate(self._names.weight(layer, projection))
         with shard.path.open("rb") as file:
             if projection.neuron_axis == 1:
-                return column_scores(_rows(file, tensor), kind)
+                blocks = (rows.astype(np.float64) for rows in _rows(file, tensor))
+                return column_scores(blocks, kind)
             part = _role_rows(tensor, projection, role)
             return np.concatenate([_ROW_SCORES[kind](rows) for rows in _rows(file, part)])
 
@@ -167,8 +173,7 @@ def _role_rows(tensor: StoredTensor, projection: Projection, role: Role) -> Stor
     )
 
 
-def _rows(file: BinaryIO, tensor: StoredTensor) -> Iterator[_Float64]:
-    """Yield blocks of rows: values as float32, widened so that sums do not depend on blocks."""
+def _rows(file: BinaryIO, tensor: StoredTensor) -> Iterator[Float32]:
+    """Yield blocks of rows as float32; sums widen them, so as not to depend on the blocks."""
     for _, bits in row_blocks(file, tensor, block_bytes=_BLOCK_BYTES):
-        values: Float32 = to_float32(bits, tensor.dtype)
-        yield values.astype(np.float64)
+        yield to_float32(bits, tensor.dtype)
