@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from app.demo_models import DEMO_MODELS, DEMO_MODELS_DIR
 from app.domain.errors import ModelNotFound, UnsafeModelFormat, UriNotAllowed
 from app.domain.models import FileFact
-from app.domain.sources import PathSource, VersionSource
+from app.domain.sources import DemoSource, PathSource, VersionSource
 from app.services.model_intake import InspectedModel, IntakeSettings, inspect_source
 from app.services.model_readers import open_folder
 from tests.model_files import llama_folder, llama_shapes, safetensors
@@ -166,3 +167,40 @@ def test_damaged_folder_is_refused_as_a_hub_model_is(models_dir: Path) -> None:
         inspect(models_dir)
 
     assert error.value.findings[0].code == "safetensors_hole"
+
+
+@pytest.mark.parametrize("name", DEMO_MODELS)
+def test_demo_model_is_pinned_by_the_digest_of_every_file(name: str) -> None:
+    model = inspect_source(DemoSource(name), settings=IntakeSettings(Path("/nowhere")))
+
+    assert (model.pinned["type"], model.pinned["name"]) == ("demo", name)
+    assert {file["path"]: file["sha256"] for file in model.pinned["files"]} == {
+        path: hashlib.sha256((DEMO_MODELS_DIR / name / path).read_bytes()).hexdigest()
+        for path in ("README.md", *MODEL_FILES[name])
+    }
+    assert not any("mtime_ns" in file for file in model.pinned["files"])
+
+
+MODEL_FILES = {
+    "tiny-bert": (
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ),
+    "tiny-llama": (
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["tiny-lama", "", "..", "../services", "tiny-llama/"])
+def test_only_listed_demo_models_are_read(name: str) -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        inspect_source(DemoSource(name), settings=IntakeSettings(Path("/nowhere")))
+
+    assert [finding.pointer for finding in caught.value.findings] == ["/model/demo"]

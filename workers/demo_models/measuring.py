@@ -18,8 +18,8 @@ from workers.demo_models.probes import (
 from workers.demo_models.recipes import NO_TARGET
 from workers.demo_models.training import collate, encode
 
-CAUSAL_TEXTS = 400
-MASKED_TEXTS = 100  # each token is a forward pass of its text
+CAUSAL_TEXTS = 300
+MASKED_TEXTS = 60  # each token is a forward pass of its text
 _BATCH = 128
 
 

@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from app.demo_models import DEMO_MODELS, DEMO_MODELS_DIR
+from app.demo_models import DEMO_MODELS_DIR
 from workers.demo_models.corpus import corpus, corpus_facts
+from workers.demo_models.recipes import RECIPES
 
 TRAINING_SEED = 1
 FACTS = "measured.json"
@@ -23,7 +24,7 @@ _LAST_STEPS = 100
 def main() -> None:
     """Make the model named on the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("name", choices=DEMO_MODELS)
+    parser.add_argument("name", choices=sorted(RECIPES))
     parser.add_argument("--output", type=Path, help="folder to write; default: the package's own")
     parser.add_argument("--measure-only", action="store_true", help="leave the weights as they are")
     chosen = parser.parse_args()
@@ -39,7 +40,6 @@ def make(name: str, folder: Path, *, steps: int | None = None) -> dict[str, Any]
     """Train the model and save it with its tokenizer; return how it was made."""
     import torch
 
-    from workers.demo_models.recipes import RECIPES
     from workers.demo_models.training import train
 
     recipe = RECIPES[name]

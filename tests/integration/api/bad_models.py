@@ -156,20 +156,11 @@ ROWS = [
     job(
         "unknown demo model",
         "model_not_found",
-        "Known here: tiny-bert, tiny-llama.",
+        "Known here:",
         "/model/demo",
         model={"demo": "gpt-5"},
     ),
-    job("demo path", "model_not_found", "tiny-bert", "/model/demo", model={"demo": "../services"}),
-    job(
-        "masked demo model for pruning",
-        "method_model_incompatible",
-        "bert",
-        "/model",
-        model={"demo": "tiny-bert"},
-        method="fairness_pruning",
-        config={"pairs": [PAIR], "fraction": 0.2},
-    ),
+    job("demo path", "model_not_found", "tiny-llama", "/model/demo", model={"demo": "../services"}),
     job(
         "revision of a demo model",
         "validation_failed",
