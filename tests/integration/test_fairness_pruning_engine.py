@@ -22,6 +22,7 @@ from workers.methods.fairness_pruning.controls import (
 from workers.methods.fairness_pruning.engine import Engine
 from workers.methods.fairness_pruning.generation import continue_prompts
 from workers.methods.fairness_pruning.subject import load_subject, read_plan
+from workers.models import load
 from workers.runtime.context import PhaseOutput, Stopped
 from workers.runtime.local import run_locally
 
@@ -431,3 +432,15 @@ def test_texts_of_a_batch_equal_texts_of_single_prompts(shared_data: Path, tmp_p
     for ids in encoded:
         alone = continue_prompts(subject, [ids], context.config.generation, seed=0)
         assert alone[ids] == together[ids]
+
+
+def test_an_edit_that_takes_a_model_under_the_limit_of_float32_is_measured_as_its_base(
+    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load, "_MAX_FLOAT32_CPU_BYTES", load.float32_bytes(model_dir) - 1)
+
+    job = run_job(model_dir, tmp_path, {**QUIET, "pairs": PAIRS, "neurons_per_layer": 4})
+
+    assert load.float32_bytes(job.checkpoint) < load.float32_bytes(model_dir)
+    run = job.report["run"]
+    assert (run["dtype_before"], run["dtype_after"]) == ("bfloat16", "bfloat16")

@@ -13,7 +13,7 @@ from app.domain.errors import JobErrorCode, JobFailure
 from workers.methods.fairness_pruning.batches import PairBatch, make_batches
 from workers.methods.fairness_pruning.capture import Decoder
 from workers.methods.fairness_pruning.pair_plan import PairPlan, plan_pairs
-from workers.models.load import load_causal_lm, load_tokenizer
+from workers.models.load import load_causal_lm, load_tokenizer, resolve_dtype
 from workers.runtime.context import Context
 
 
@@ -85,7 +85,10 @@ def load_subject(
     Tokenizer and pairs are always those of the base model, whose files an edit copies unchanged.
     """
     config: FairnessPruningConfig = ctx.config
-    dtype = config.dtype if config.dtype != "auto" else ctx.dtype
+    wanted = config.dtype if config.dtype != "auto" else ctx.dtype
+    # The base decides for both models: an edit may bring a model under the limit of float32, and
+    # numbers of two precisions do not compare.
+    dtype = resolve_dtype(ctx.model_dir, device=ctx.device, dtype=wanted)
     loaded = load_causal_lm(model_dir, device=ctx.device, dtype=dtype, failure=failure)
     shape = read_shape(model_dir)
     decoder = Decoder(loaded.model, shape.layout, shape.dimensions.layers)
