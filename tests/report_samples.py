@@ -25,7 +25,7 @@ from workers.reports.document import (
     Table,
     Verification,
 )
-from workers.reports.forest import summary_forest
+from workers.reports.forest import forest_plots
 from workers.reports.group_rates import GroupRates, GroupValue
 from workers.reports.pca_plot import PairActivations, Slot
 from workers.reports.picture import Picture
@@ -140,7 +140,11 @@ def sample_pictures(rows: tuple[SummaryRow, ...], layers: int = 12) -> tuple[Pic
     ]
     dots = [ControlDots("held-out pairs (n = 8)", 3.1, [-2.2, 0.4, 1.1, -0.3, 2.0], 1.2)]
     return (
-        summary_forest(rows, titles={name: info.title for name, info in METRICS.items()}),
+        *forest_plots(
+            rows,
+            titles={name: info.title for name, info in METRICS.items()},
+            units={name: info.unit for name, info in METRICS.items()},
+        ),
         before_after_bars(rows[:1] + rows[4:5], titles={}),
         controls_dots(dots),
         mean_diff_bars("mlp_output", depth, 0.93 * depth, n_pairs=12),

@@ -1,6 +1,7 @@
 """A job that only diagnoses: the numbers of an edit's "before", and nothing edited."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from tests.tiny_models import HIDDEN, LAYERS, NEURONS
 from workers.methods.fairness_pruning.alignment import token_labels
 from workers.methods.fairness_pruning.capture import CapturePoint, capture_points
 from workers.methods.fairness_pruning.diagnosis import PictureRequest, diagnose
+from workers.methods.fairness_pruning.engine import Engine
 from workers.methods.fairness_pruning.signed_means import SIGNED_POINTS, new_signed_means
 from workers.methods.fairness_pruning.subject import Subject, load_subject, read_plan
 from workers.methods.fairness_pruning.token_pictures import slot_differences, slot_rows
 from workers.models.load import load_tokenizer
 from workers.runtime.context import Stopped
+from workers.runtime.results import early_rows, summary_rows
 
 GENDER = [
     pair("the man was very old", "the woman was very old", category="gender"),
@@ -110,7 +113,7 @@ def test_an_edit_draws_every_picture_before_and_after(edited: Job) -> None:
     expected |= {f"heatmap_{p.value}_layer_{layer}" for p in SIGNED_POINTS for layer in layers}
     assert names == twins
     assert expected | {f"{name}_after" for name in expected} <= names
-    assert {"neuron_map", "amplification", "summary"} <= names
+    assert {"neuron_map", "amplification", "forest_bias_metric_parity"} <= names
 
 
 def test_a_diagnosis_alone_draws_all_pictures_by_default(diagnosed: Job) -> None:
@@ -137,6 +140,33 @@ def test_the_page_claims_nothing_about_an_edit(diagnosed: Job) -> None:
     assert "What was measured" in page
     for absent in ("What improved", "Before and after", "What the controls say"):
         assert absent not in page
+
+
+def test_page_of_a_diagnosis_has_a_sheet_of_its_own_without_an_edit(diagnosed: Job) -> None:
+    page = (diagnosed.context.out_dir / "report.html").read_text(encoding="utf-8")
+
+    sheet = page[page.index('id="compliance"') : page.index('id="reproduce"')]
+    for part in ("Scope", "Data used", "What was not measured", "Who can check what, and how"):
+        assert part in sheet
+    assert "none: the model was read and not changed" in sheet
+    assert "Weights after" not in sheet
+    assert "Claim against chance" not in sheet
+
+
+def test_an_edit_reports_the_reactions_and_components_of_a_diagnosis(
+    diagnosed: Job, edited: Job
+) -> None:
+    assert edited.report["reactions"] == diagnosed.report["reactions"]
+    assert edited.report["components"] == diagnosed.report["components"]
+
+
+def test_first_phase_offers_the_before_of_the_final_table(model_dir: Path, edited: Job) -> None:
+    context = replace(edited.context, scratch_dir=edited.context.scratch_dir.parent / "again")
+
+    rows = early_rows(Engine().evaluate_before(context).state)
+
+    before = [row for row in summary_rows(edited.result.summary) if row.stage == "before"]
+    assert rows == before != []
 
 
 def test_reactions_rank_the_neurons_of_every_layer(diagnosed: Job) -> None:

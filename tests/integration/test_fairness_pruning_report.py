@@ -238,7 +238,7 @@ def test_page_tells_every_metric_with_direction_and_finding(
     job = run(model_dir, tmp_path)
 
     page = page_of(job)
-    told = page[page.index('<section id="findings">') : page.index('<section id="verdicts">')]
+    told = page[page.index('<section id="findings">') : page.index('<section id="results">')]
     articles = [html.unescape(part) for part in told.split('<article class="finding">')[1:]]
     # Perplexity is told beside the metrics of the method.
     assert len(articles) == len(METHOD.metrics) + 1

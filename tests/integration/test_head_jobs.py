@@ -258,6 +258,18 @@ def test_taking_out_the_planted_head_beats_the_controls(planted: Path, tmp_path:
     assert job.report["verdict"]["wording"] == BEYOND_CHANCE
 
 
+def test_page_on_heads_alone_says_of_heads_what_is_said_of_neurons(
+    planted: Path, tmp_path: Path
+) -> None:
+    job = planted_job(planted, tmp_path)
+
+    page = (job.context.out_dir / "report.html").read_text(encoding="utf-8")
+    told = page[page.index('<section id="in-short">') : page.index('<section id="changed">')]
+    assert "this choice of attention heads that reduced it" in told
+    assert "neuron" not in told
+    assert "A control takes out as many other attention heads" in page
+
+
 def test_a_new_attempt_writes_the_same_checkpoint_again(model_dir: Path, tmp_path: Path) -> None:
     heads = {"heads_per_layer": 2, "mode": "remove"}
     config = {**QUIET, **ONLY_HEADS, "attention_heads": heads}

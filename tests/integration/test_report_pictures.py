@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from tests.report_samples import METRICS, sample_activations, sample_pictures, sample_rows
-from workers.reports.forest import draw_forest, summary_forest
+from workers.reports.forest import draw_forest, forest_plots
 from workers.reports.pca_plot import PairActivations, Slot, draw_pca, pca_plane
 from workers.reports.picture import DPI, write_picture
 from workers.reports.plots import (
@@ -91,7 +92,8 @@ def test_dots_of_controls_are_those_of_the_twin():
 
 def test_forest_draws_each_value_and_interval_of_the_twin():
     rows = [row for row in sample_rows() if row.metric == "bias_metric_parity"]
-    twin = strict(summary_forest(rows, titles=TITLES).twin)
+    (picture,) = forest_plots(rows, titles=TITLES, units={})
+    twin = strict(picture.twin)
 
     lines = draw_forest(twin).axes[0].lines
 
@@ -103,9 +105,22 @@ def test_forest_draws_each_value_and_interval_of_the_twin():
 
 
 def test_forest_leaves_out_rows_without_values_and_survives_none():
-    twin = summary_forest([], titles=TITLES).data
+    measured = sample_rows()[0]
+    rows = [measured, replace(measured, group="unmeasured", after=None)]
 
-    assert draw_forest(twin).axes == []
+    (picture,) = forest_plots(rows, titles=TITLES, units={})
+
+    assert [row["group"] for row in picture.data["rows"]] == [measured.group]
+    assert forest_plots(rows[1:], titles=TITLES, units={}) == ()
+
+
+def test_each_metric_has_a_forest_of_its_own_that_fits_a_phone():
+    pictures = forest_plots(sample_rows(), titles=TITLES, units={})
+
+    assert [picture.name for picture in pictures] == [f"forest_{metric}" for metric in METRICS]
+    widths = [Image.open(io.BytesIO(picture.png)).width for picture in pictures]
+    # Half of them a phone of 360 pixels shows at two pixels a point, with its margins.
+    assert max(widths) <= 2 * 330
 
 
 def test_pca_labels_differing_tokens_in_red_and_bold_second_token_first():
@@ -195,7 +210,8 @@ def test_pictures_carry_no_name_of_the_drawing_program():
 
 def test_no_text_leaves_the_picture():
     rows = [row for row in sample_rows() if row.metric == "bias_metric_parity"]
-    figure = draw_forest(summary_forest(rows, titles={"bias_metric_parity": "x" * 60}).data)
+    (picture,) = forest_plots(rows, titles={"bias_metric_parity": "x " * 60}, units={})
+    figure = draw_forest(picture.data)
 
     figure.canvas.draw()
 

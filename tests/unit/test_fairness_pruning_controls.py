@@ -10,6 +10,7 @@ from workers.methods.fairness_pruning.controls import (
     SELECTION_ONLY,
     judge,
     random_removal,
+    worded,
 )
 
 COUNTS = {0: 3, 1: 0, 2: 5}
@@ -91,3 +92,9 @@ def test_fewer_than_five_held_out_pairs_allow_no_claim() -> None:
 
     assert verdict.wording == SELECTION_ONLY
     assert not verdict.claim
+
+
+def test_wordings_name_what_was_taken_out() -> None:
+    wording = worded(NO_MORE_THAN_IMPORTANCE, "attention heads")
+
+    assert wording == "no more than removing the least important attention heads"

@@ -69,7 +69,7 @@ def test_headline_of_a_reliable_change_names_its_direction(row, change):
 def test_a_claim_beside_an_unreliable_change_is_limited_to_the_neurons_that_stay():
     sentence = change_sentence(UNRELIABLE, BEYOND_CHANCE, where=WHERE)
 
-    assert sentence.endswith(f": only on the neurons that stay, {BEYOND_CHANCE}.")
+    assert sentence.endswith(f": only on what stays in the model, {BEYOND_CHANCE}.")
 
 
 def test_headline_without_an_interval_gives_the_number_of_pairs():

@@ -21,6 +21,15 @@ def test_before_and_after_of_a_layer_share_a_row_in_the_order_of_layers():
     ]
 
 
+def test_pictures_without_a_counterpart_stand_two_in_a_row():
+    (group,) = figure_groups(pictures("mean_diff_a", "mean_diff_b", "mean_diff_c"))
+
+    assert [[p.name for p in row] for row in group.pictures] == [
+        ["mean_diff_a", "mean_diff_b"],
+        ["mean_diff_c"],
+    ]
+
+
 def test_kinds_come_in_a_fixed_order_and_unknown_ones_last():
     groups = figure_groups(pictures("something", "pca_x", "heatmap_x", "layer_neuron_x"))
 
@@ -31,9 +40,9 @@ def test_kinds_come_in_a_fixed_order_and_unknown_ones_last():
 @pytest.mark.parametrize(
     "name",
     [
-        "summary", "before_after", "controls", "amplification", "mean_diff_mlp_output",
-        "heatmap_mlp_output_layer_0", "layer_neuron_mlp_output", "neuron_map",
-        "pca_mlp_output_layer_0",
+        "forest_bias_metric_mlp", "before_after", "controls", "amplification",
+        "mean_diff_mlp_output", "heatmap_mlp_output_layer_0", "layer_neuron_mlp_output",
+        "neuron_map", "pca_mlp_output_layer_0",
     ],
 )  # fmt: skip
 def test_every_kind_says_in_a_sentence_how_to_read_it(name):

@@ -58,7 +58,7 @@ def draw_bars(data: Mapping[str, Any]) -> Figure:
     """Draw the twin of `before_after_bars`."""
     panels = data["panels"]
     lines = max(1, -(-len(panels) // _COLUMNS))
-    figure = new_figure(8.4, 1.3 + 2.5 * lines)
+    figure = new_figure(6.8, 1.1 + 1.9 * lines)
     if panels:
         grid = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
         for axes, panel in zip(grid, panels, strict=False):
@@ -93,11 +93,11 @@ def _panel(axes: Axes, panel: Mapping[str, Any]) -> None:
             ends = group[f"ci95_{stage}"]
             if ends is not None:
                 axes.plot([place, place], scale.scaled(ends), color=INK, lw=1.2)
-    names = [textwrap.fill(printable(f"{g['group']} (n = {g['n']})", limit=44), 18) for g in groups]
+    names = [f"{textwrap.fill(printable(g['group'], limit=44), 18)}\nn = {g['n']}" for g in groups]
     axes.set_xticks(range(len(groups)), names)
     axes.set_xlim(-0.7, len(groups) - 0.3)
     axes.set_title(
-        textwrap.fill(f"{panel['title']}{scale.times}", 46),
+        textwrap.fill(f"{panel['title']}{scale.times}", 40),
         fontsize=TEXT_SIZE,
         color=INK,
         loc="left",

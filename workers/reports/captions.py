@@ -23,11 +23,11 @@ class _Kind:
 _OTHER = _Kind("", "Other pictures", "")
 _KINDS = (
     _Kind(
-        "summary",
+        "forest",
         "Before and after",
-        "Each line is one group of units: the open dot is the base model, the filled one the "
+        "Each line is one group of pairs: the open dot is the base model, the filled one the "
         "edited model, the bars are 95 % intervals; only a change whose interval excludes zero "
-        "is coloured.",
+        "is coloured, blue for better and orange for worse.",
     ),
     _Kind(
         "before_after",
@@ -84,7 +84,7 @@ _KINDS = (
 class FigureGroup:
     """Pictures of one kind, in rows; `caption` says how to read them.
 
-    A row holds the picture before and after the edit, or a single one.
+    A row holds two pictures that belong together, as before and after the edit, or one.
     """
 
     title: str
@@ -119,8 +119,11 @@ def _kind_of(name: str) -> _Kind:
 
 def _in_rows(pictures: Iterable[Picture]) -> tuple[tuple[Picture, ...], ...]:
     rows: dict[str, list[Picture]] = {}
-    for picture in sorted(pictures, key=lambda picture: _natural_order(picture.name)):
+    ordered = sorted(pictures, key=lambda picture: _natural_order(picture.name))
+    for picture in ordered:
         rows.setdefault(picture.name.removesuffix(_AFTER), []).append(picture)
+    if len(rows) == len(ordered) > 1:
+        return tuple(tuple(ordered[start : start + 2]) for start in range(0, len(ordered), 2))
     return tuple(map(tuple, rows.values()))
 
 

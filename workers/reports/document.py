@@ -49,7 +49,8 @@ class MetricFinding:
     """One metric for people who have never met it.
 
     `meaning` says what it is and `direction` which way is better, each in one sentence; `results`
-    says what was found, the most telling set of units first.
+    says what was found, the most telling set of units first. `figure` names a picture of the
+    document that stands beside it.
     """
 
     metric: str
@@ -57,6 +58,7 @@ class MetricFinding:
     meaning: str
     direction: str
     results: tuple[Statement, ...]
+    figure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,16 @@ class GlossaryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A plain table. Columns whose cells are all numbers are set as numbers; None is a dash."""
+    """A plain table. Columns whose cells are all numbers are set as numbers; None is a dash.
+
+    `is_folded` asks for a line that opens the table, as the page does with every long one.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    is_folded: bool = False
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -186,11 +192,11 @@ class ReportDocument:
     """A whole report.
 
     `verdict` is one sentence; `in_short` tells the rest of the story in a few; `metrics` gives
-    title and unit by metric name. The pictures named `summary`, `before_after` and `controls`
-    stand with the tables they belong to, those that a section names stand there, and all others
-    in a part of their own. `references` are titles with their address. `compares` is False where
-    there is no edited model: `changed` then says what was measured, and no verdict or control is
-    shown. Texts are plain, never HTML or Markdown.
+    title and unit by metric name. The pictures named `before_after` and `controls` stand with the
+    texts they belong to, those that a section or finding names stand there, and all others in a
+    part of their own. `references` are titles with their address. `compares` is False where there
+    is no edited model: `changed` then says what was measured, and no verdict or control is shown.
+    Texts are plain, never HTML or Markdown.
     """
 
     title: str

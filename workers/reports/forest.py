@@ -1,16 +1,17 @@
-"""The before/after table as a picture: one panel a metric, one line a group."""
+"""The before/after table as pictures: one a metric, one line a group, narrow enough for a phone."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from workers.reports.picture import (
     BEFORE,
     BETTER,
+    GRID,
     INK,
     MUTED,
     SMALL_SIZE,
@@ -19,94 +20,121 @@ from workers.reports.picture import (
     Picture,
     dress,
     head,
-    legend_below,
+    head_height,
     make_picture,
     new_figure,
     printable,
     scale_for,
     signed_alike,
 )
+from workers.reports.raster import Sheet
 from workers.runtime.context import SummaryRow
 
 UNRELIABLE = MUTED
-_OFFSET = 0.17
+
+# Inches. At this width the text can be read on a phone and in half a column of A4.
+_WIDTH = 4.6
+_MARGIN = 0.16
+_ROW, _AXIS, _LEGEND = 0.5, 0.34, 0.46
+_LEGEND_WIDTH = 2
+# Heights within a row of one: the text stands above its two marks.
+_TEXT, _BEFORE, _AFTER = -0.3, 0.08, 0.3
+_LONGEST_NAME = 34
 
 
-def summary_forest(rows: Sequence[SummaryRow], *, titles: Mapping[str, str]) -> Picture:
-    """Draw value and 95 % interval before and after, for each metric and group.
+def forest_name(metric: str) -> str:
+    """Name the forest plot of a metric."""
+    return f"forest_{metric}"
+
+
+def forest_plots(
+    rows: Sequence[SummaryRow], *, titles: Mapping[str, str], units: Mapping[str, str]
+) -> tuple[Picture, ...]:
+    """Draw value and 95 % interval before and after of each group, one picture a metric.
 
     Parameters
     ----------
     rows
         Lines of the table; those without a value on either side are left out.
-    titles
-        Readable title with unit of each metric by name.
+    titles, units
+        Readable title and unit of each metric by name.
     """
     shown = [row for row in rows if row.before is not None and row.after is not None]
+    return tuple(
+        _forest(metric, [row for row in shown if row.metric == metric], titles, units)
+        for metric in dict.fromkeys(row.metric for row in shown)
+    )
+
+
+def _forest(
+    metric: str, rows: Sequence[SummaryRow], titles: Mapping[str, str], units: Mapping[str, str]
+) -> Picture:
+    """Draw one metric."""
+    title, unit = titles.get(metric, metric), units.get(metric, "")
     data = {
-        "title": "Before and after, with 95 % intervals",
-        "subtitle": "Bars: bootstrap interval over the resampling units named at the right; "
-        "a dotted line marks the ideal where it is in view",
-        "rows": [_twin(row, titles) for row in shown],
+        "title": title,
+        "subtitle": f"Dot: mean{f' ({unit})' if unit else ''}; bar: 95 % interval; right: change, "
+        "its interval, number of units",
+        "metric": metric,
+        "unit": unit,
+        "rows": [_twin(row) for row in rows],
     }
-    return make_picture("summary", data, draw_forest, alt=_alt(shown))
+    return make_picture(forest_name(metric), data, draw_forest, alt=_alt(title, rows))
 
 
 def draw_forest(data: Mapping[str, Any]) -> Figure:
-    """Draw the twin of `summary_forest`."""
+    """Draw the twin of one of the `forest_plots`."""
     rows = data["rows"]
-    panels = list(dict.fromkeys((row["benchmark"], row["metric"]) for row in rows))
-    grouped = [[r for r in rows if (r["benchmark"], r["metric"]) == panel] for panel in panels]
-    heights = [len(group) + 1.1 for group in grouped]
-    # Inches a line: two lines of text need 0.3.
-    pitch = 0.5 if len(rows) <= 16 else 0.38
-    figure = new_figure(8.4, 1.3 + pitch * sum(heights))
-    if panels:
-        axes = figure.subplots(len(panels), 1, height_ratios=heights, squeeze=False)[:, 0]
-        for axis, group in zip(axes, grouped, strict=True):
-            _panel(axis, group)
-    legend_below(figure, _handles(), columns=4)
+    top = head_height(data["title"], data["subtitle"], _WIDTH)
+    height = _ROW * len(rows)
+    total = top + height + _AXIS + _LEGEND
+    figure = new_figure(_WIDTH, total, is_placed=True)
+    sheet = Sheet(figure, _WIDTH, total)
+    axes = sheet.axes(_MARGIN, top, _WIDTH - 2 * _MARGIN, height)
+    scale = scale_for([row[stage] for row in rows for stage in ("before", "after")])
+    for position, row in enumerate(rows):
+        _draw_row(axes, position, row)
+    _ideal_line(axes, rows[0]["ideal"])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks([])
+    dress(axes, grid_axis="x")
+    axes.spines["left"].set_visible(False)
+    # Ticks written as a difference to a number in the corner are misread.
+    low, high = axes.get_xlim()
+    axes.set_xticks([x for x in MaxNLocator(nbins=5).tick_values(low, high) if low <= x <= high])
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value * 10.0**-scale.exponent:g}")
+    if scale.times:
+        axes.text(1, -0.5, scale.times, ha="right", va="bottom", fontsize=SMALL_SIZE, color=MUTED)
+    figure.legend(
+        handles=_handles(),
+        loc="lower center",
+        ncols=_LEGEND_WIDTH,
+        frameon=False,
+        borderpad=0.2,
+        fontsize=SMALL_SIZE,
+        labelcolor=INK,
+    )
     head(figure, data["title"], data["subtitle"])
     return figure
 
 
-def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw one metric: its groups from top to bottom."""
-    for position, row in enumerate(rows):
-        color, marker = _verdict_style(row["improved"])
-        _mark(axes, position - _OFFSET, row["before"], row["ci95_before"], BEFORE, "o", "white")
-        _mark(axes, position + _OFFSET, row["after"], row["ci95_after"], color, marker, color)
-        axes.text(
-            1.015,
-            position,
-            _change(row),
-            transform=axes.get_yaxis_transform(),
-            va="center",
-            fontsize=SMALL_SIZE,
-            color=INK,
-            linespacing=1.3,
-            parse_math=False,
-        )
-    _ideal_line(axes, rows[0]["ideal"])
-    names = [textwrap.fill(printable(row["group"] or "all groups", limit=44), 24) for row in rows]
-    axes.set_yticks(range(len(rows)), names)
-    for label in axes.get_yticklabels():
-        label.set_parse_math(False)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_title(
-        rows[0]["title"],
-        fontsize=TEXT_SIZE,
-        color=INK,
-        loc="left",
-        fontweight="bold",
-        parse_math=False,
+def _draw_row(axes: Axes, position: int, row: Mapping[str, Any]) -> None:
+    """Draw one group: name and change above, then the value before and the one after."""
+    if position:
+        axes.axhline(position - 0.5, color=GRID, lw=1)
+    place: dict[str, Any] = {
+        "transform": axes.get_yaxis_transform(),
+        "va": "center",
+        "parse_math": False,
+    }
+    name = printable(row["group"] or "all groups", limit=_LONGEST_NAME)
+    axes.text(0, position + _TEXT, name, fontsize=TEXT_SIZE, color=INK, **place)
+    axes.text(
+        1, position + _TEXT, _change(row), fontsize=SMALL_SIZE, color=INK, ha="right", **place
     )
-    dress(axes, grid_axis="x")
-    # Ticks written as a difference to a number in the corner are misread.
-    axes.ticklabel_format(axis="x", useOffset=False)
-    axes.locator_params(axis="x", nbins=6)
-    axes.xaxis.get_offset_text().set(fontsize=SMALL_SIZE, color=MUTED)
-    axes.tick_params(axis="y", labelsize=TEXT_SIZE, labelcolor=INK)
+    color, marker = _verdict_style(row["improved"])
+    _mark(axes, position + _BEFORE, row["before"], row["ci95_before"], BEFORE, "o", "white")
+    _mark(axes, position + _AFTER, row["after"], row["ci95_after"], color, marker, color)
 
 
 def _mark(
@@ -120,8 +148,8 @@ def _mark(
 ) -> None:
     """Draw one value with its interval, if it has one."""
     if interval is not None:
-        axes.plot(interval, [height, height], color=color, lw=2.2, solid_capstyle="butt")
-    axes.plot([value], [height], marker, mfc=face, mec=color, mew=1.6, ms=7)
+        axes.plot(interval, [height, height], color=color, lw=2, solid_capstyle="butt")
+    axes.plot([value], [height], marker, mfc=face, mec=color, mew=1.5, ms=5.5)
 
 
 def _ideal_line(axes: Axes, ideal: float | None) -> None:
@@ -145,8 +173,8 @@ def _change(row: Mapping[str, Any]) -> str:
     """Return the change with its interval and n as text."""
     scale = scale_for([row["before"], row["after"]])
     delta, *ends = signed_alike(scale.scaled([row["delta"], *(row["ci95_delta"] or ())]))
-    interval = " to ".join(ends) if ends else "no interval"
-    return f"{delta}  ({interval}){scale.times}\nn = {row['n']}, unit: {row['unit']}"
+    interval = f" ({' to '.join(ends)})" if ends else ""
+    return f"{delta}{interval}{scale.times}, n = {row['n']}"
 
 
 def _handles() -> list[Line2D]:
@@ -156,20 +184,18 @@ def _handles() -> list[Line2D]:
         (BEFORE, "o", "white", "before"),
         (BETTER, "o", BETTER, "after: better"),
         (WORSE, "s", WORSE, "after: worse"),
-        (UNRELIABLE, "o", UNRELIABLE, "after: no reliable change, or not judged"),
+        (UNRELIABLE, "o", UNRELIABLE, "after: no reliable change"),
     )
     return [
-        Line2D(nothing, nothing, marker=marker, ls="", mfc=face, mec=color, ms=7, label=label)
+        Line2D(nothing, nothing, marker=marker, ls="", mfc=face, mec=color, ms=6, label=label)
         for color, marker, face, label in styles
     ]
 
 
-def _twin(row: SummaryRow, titles: Mapping[str, str]) -> dict[str, Any]:
+def _twin(row: SummaryRow) -> dict[str, Any]:
     """Return what is drawn of one line."""
     return {
         "benchmark": row.benchmark,
-        "metric": row.metric,
-        "title": titles.get(row.metric, row.metric),
         "group": row.group,
         "before": row.before,
         "after": row.after,
@@ -189,11 +215,12 @@ def _plain(interval: tuple[float, float] | None) -> list[float] | None:
     return None if interval is None else list(interval)
 
 
-def _alt(rows: Sequence[SummaryRow]) -> str:
+def _alt(title: str, rows: Sequence[SummaryRow]) -> str:
     """Count the verdicts in a sentence."""
     better = sum(row.improved is True for row in rows)
     worse = sum(row.improved is False for row in rows)
     return (
-        f"Forest plot of {len(rows)} results before and after: {better} better, {worse} worse, "
-        f"{len(rows) - better - worse} without a reliable change. The table has the same numbers."
+        f"Forest plot of {title}, {len(rows)} groups before and after: {better} better, {worse} "
+        f"worse, {len(rows) - better - worse} without a reliable change. The table has the same "
+        "numbers."
     )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from workers.reports.component_names import component_label
 from workers.reports.picture import (
     CHANGED,
     INK,
@@ -35,8 +36,8 @@ from workers.reports.raster import (
 )
 
 # Inches. Narrow enough for its text to be read on a phone.
-_WIDTH = 6.4
-_LEFT, _RIGHT = 1.35, 0.2
+_WIDTH = 5.2
+_LEFT, _RIGHT = 1.3, 0.2
 _ROW, _SMALLEST_ROW = 0.19, 0.025
 _TALLEST_PANEL = 9.0
 # Lines of text need this much.
@@ -93,7 +94,7 @@ def token_heat_map(
     per_cell = bin_width(width)
     cells = "one position" if per_cell == 1 else f"the mean of {per_cell} neighbouring positions"
     data = {
-        "title": f"Which tokens differ in {component}, layer {layer}{where}",
+        "title": f"Which tokens differ in the {component_label(component)}, layer {layer}{where}",
         "subtitle": f"Darker: the two prompts of a pair differ more. Each cell is {cells}; the "
         "changed word is bold, and nothing can differ before it",
         "component": component,
@@ -143,7 +144,7 @@ def _panel_height(slots: int) -> float:
 def _panel_title(panel: Mapping[str, Any]) -> list[str]:
     """Return category and prompts as a few lines."""
     prompts = [
-        textwrap.shorten(panel[name], 92, placeholder=" …") for name in ("prompt_1", "prompt_2")
+        textwrap.shorten(panel[name], 74, placeholder=" …") for name in ("prompt_1", "prompt_2")
     ]
     return [panel["category"], f"1: {prompts[0]}", f"2: {prompts[1]}"]
 
@@ -202,6 +203,6 @@ def _alt(data: Mapping[str, Any]) -> str:
         strongest = panel["slots"][int(np.argmax(means))]["label"]
         sentences.append(f"{panel['category']}: the largest mean difference is at “{strongest}”.")
     return (
-        f"Heat map of {data['component']} in layer {data['layer']}, tokens by positions. "
-        + " ".join(sentences)
+        f"Heat map of the {component_label(data['component'])} in layer {data['layer']}, "
+        "tokens by positions. " + " ".join(sentences)
     )

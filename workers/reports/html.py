@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from workers.reports.captions import caption_of, figure_groups
-from workers.reports.document import ReportDocument, Section, Table, sort_rows
+from workers.reports.document import ReportDocument, Section, Table
 from workers.reports.picture import Picture
 from workers.reports.wording import (
     INTERVAL_NOTE,
@@ -27,7 +27,13 @@ from workers.runtime.context import SummaryRow
 
 TEMPLATE = "report.html.j2"
 # Pictures that stand beside the text they belong to.
-PLACED_FIGURES = ("summary", "before_after", "controls")
+PLACED_FIGURES = ("before_after", "controls")
+# Pictures up to this many pixels wide fit a phone as they are; wider ones scroll.
+_NARROW = 660
+# Longer tables are a line that opens them. Those beyond the second limit are not printed, nor
+# are those that are folded in any case and longer than the first.
+_FOLDED_ROWS = 25
+_PRINTED_ROWS = 60
 
 
 def render_html(document: ReportDocument) -> str:
@@ -39,21 +45,21 @@ def render_html(document: ReportDocument) -> str:
         If the resolved spec holds a number that JSON cannot carry.
     """
     by_name = {figure.name: figure for figure in document.figures}
-    placed = {*PLACED_FIGURES, *(name for part in document.sections for name in part.figures)}
-    ordered = sort_rows(document.rows)
+    placed = {
+        *PLACED_FIGURES,
+        *(name for part in document.sections for name in part.figures),
+        *(finding.figure for finding in document.findings),
+    }
     return (
         _environment()
         .get_template(TEMPLATE)
         .render(
             doc=document,
             metric_groups=_metric_groups(document),
-            verdict_lists=_verdict_lists(document),
-            unchanged=_by_metric(ordered.unchanged, document),
-            unjudged=_by_metric(ordered.unjudged, document),
             interval_note=INTERVAL_NOTE,
             chance_note=chance_note(len(document.rows)),
             spec_json=spec_json(document.reproduce.resolved_spec),
-            summary_figure=by_name.get("summary"),
+            figures_by_name=by_name,
             bars_figure=by_name.get("before_after"),
             controls_figure=by_name.get("controls"),
             sections=[_section_view(part, by_name) for part in document.sections],
@@ -84,13 +90,15 @@ def _environment() -> Environment:
         caption=caption_of,
         code_spans=_code_spans,
         data_uri=_data_uri,
+        folding=_folding,
+        pixels=_pixels,
         group_words=group_words,
         numeric_columns=_numeric_columns,
         size=size_text,
         texts=table_texts,
         tied=_tied,
     )
-    environment.globals["first_difference"] = first_difference
+    environment.globals.update(first_difference=first_difference, narrow=_NARROW)
     return environment
 
 
@@ -143,21 +151,18 @@ def _metric_groups(document: ReportDocument) -> list[dict[str, Any]]:
     return groups
 
 
-def _verdict_lists(document: ReportDocument) -> list[dict[str, Any]]:
-    """Return what improved and what got worse, in fixed order and equal form."""
-    ordered = sort_rows(document.rows)
-    return [
-        {"tone": "better", "title": "What improved", "rows": _words(ordered.improved, document)},
-        {"tone": "worse", "title": "What got worse", "rows": _words(ordered.worse, document)},
-    ]
+def _folding(table: Table) -> str:
+    """Say how a table is folded: not at all (empty), `short` (open on paper), or `long`."""
+    rows = len(table.rows)
+    if rows > (_FOLDED_ROWS if table.is_folded else _PRINTED_ROWS):
+        return "long"
+    return "short" if table.is_folded or rows > _FOLDED_ROWS else ""
 
 
-def _by_metric(rows: Sequence[SummaryRow], document: ReportDocument) -> dict[str, list[RowWords]]:
-    """Return rows by metric, for lists of many rows of which each says little."""
-    by_metric: dict[str, list[RowWords]] = {}
-    for words in _words(rows, document):
-        by_metric.setdefault(words.metric, []).append(words)
-    return by_metric
+def _pixels(picture: Picture) -> tuple[int, int]:
+    """Return width and height of a picture, which stand in the first chunk of its file."""
+    width, height = (int.from_bytes(picture.png[start : start + 4], "big") for start in (16, 20))
+    return width, height
 
 
 def _data_uri(picture: Picture) -> str:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from workers.reports.component_names import component_label
 from workers.reports.picture import (
     INK,
     TEXT_SIZE,
@@ -34,7 +35,7 @@ MAX_PANELS = 5
 """Categories of one picture: more panels would not fit one page."""
 
 # Inches.
-_WIDTH = 6.4
+_WIDTH = 5.2
 _LEFT, _RIGHT = 0.62, 0.2
 _ROW = 0.16
 _LOWEST, _TALLEST = 0.8, 3.4
@@ -79,7 +80,8 @@ def layer_position_map(
     per_cell = bin_width(width)
     cells = "one position" if per_cell == 1 else f"the mean of {per_cell} neighbouring positions"
     data = {
-        "title": f"How {component} moves from prompt 1 to prompt 2, by layer{where}",
+        "title": f"How the {component_label(component)} moves from prompt 1 to prompt 2, by layer"
+        f"{where}",
         "subtitle": "Mean of prompt 2 minus prompt 1, over tokens and pairs; the sign depends on "
         f"which prompt of a pair comes second. Each cell is {cells}",
         "component": component,
@@ -125,7 +127,7 @@ def draw_layer_map(data: Mapping[str, Any]) -> Figure:
         top += height + 0.1
     axes.set_xlabel("position in the output", fontsize=TEXT_SIZE, color=INK)
     bar = sheet.axes(_LEFT, top + 0.42, inner, 0.1)
-    label = "← lower for prompt 2      mean difference      higher for prompt 2 →"
+    label = "← lower for prompt 2     mean difference     higher →"
     draw_color_bar(bar, limits=limits, colors=SIGN_COLORS, label=label)
     head(figure, data["title"], data["subtitle"])
     return figure

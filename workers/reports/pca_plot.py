@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
+from workers.reports.component_names import component_label
 from workers.reports.pca import fit_pca
 from workers.reports.picture import (
     AFTER,
@@ -100,7 +101,8 @@ def pca_plane(
         return None
     where = "" if stage is None else f", {stage} the edit"
     data = {
-        "title": f"Tokens of the two prompts in {component}, layer {layer}{where}",
+        "title": f"Tokens of the two prompts in the {component_label(component)}, layer {layer}"
+        f"{where}",
         "subtitle": "First two principal components of the activations; arrows go from prompt 1 "
         "to prompt 2",
         "component": component,
@@ -114,7 +116,7 @@ def pca_plane(
 
 def draw_pca(data: Mapping[str, Any]) -> Figure:
     """Draw the twin of `pca_plane`."""
-    figure = new_figure(8.0, 6.0)
+    figure = new_figure(5.6, 4.6)
     axes = figure.add_subplot()
     for name, style in _POINT_STYLES.items():
         points = data[name]
@@ -268,7 +270,8 @@ def _points(tokens: Sequence[str], coordinates: npt.NDArray[np.float64]) -> list
 
 def _alt(component: str, layer: int, slots: Sequence[Mapping[str, Any]]) -> str:
     """Describe the plane: which slots differ in text, and which one moves most."""
-    text = f"Scatter plot of {component} in layer {layer} with {len(slots)} arrows"
+    place = f"the {component_label(component)} in layer {layer}"
+    text = f"Scatter plot of {place} with {len(slots)} arrows"
     if not slots:
         return f"{text}."
     furthest = max(slots, key=lambda slot: np.hypot(*np.subtract(slot["to"], slot["from"])))

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from workers.reports.component_names import component_label
 from workers.reports.picture import (
     AFTER,
     BEFORE,
@@ -85,7 +86,7 @@ def mean_diff_bars(
         Number of pairs averaged.
     """
     data = {
-        "title": f"Difference between the prompts of a pair, by layer: {component}",
+        "title": f"Difference by layer: {component_label(component)}",
         "subtitle": f"Mean absolute activation difference, mean over {_count(n_pairs, 'pair')}",
         "component": component,
         "unit": "mean absolute activation difference",
@@ -102,7 +103,7 @@ def mean_diff_bars(
 def draw_mean_diff(data: Mapping[str, Any]) -> Figure:
     """Draw the twin of `mean_diff_bars`."""
     layers, after = data["layers"], data["after"]
-    figure = new_figure(_depth_width(len(layers)), 3.6)
+    figure = new_figure(_depth_width(len(layers)), 3.1)
     axes = figure.add_subplot()
     width = 0.8 if after is None else 0.4
     shift = 0.0 if after is None else width / 2
@@ -144,14 +145,15 @@ def amplification_curves(
         "curves": [_curve(curve) for curve in curves],
     }
     components = list(dict.fromkeys(curve.component for curve in curves))
-    alt = f"Line charts over layers for {', '.join(components)}: relative difference by stage."
+    names = ", ".join(map(component_label, components))
+    alt = f"Line charts over layers for {names}: relative difference by stage."
     return make_picture("amplification", data, draw_amplification, alt=alt)
 
 
 def draw_amplification(data: Mapping[str, Any]) -> Figure:
     """Draw the twin of `amplification_curves`."""
     components = list(dict.fromkeys(curve["component"] for curve in data["curves"]))
-    width, left, panel, gap = 6.4, 0.62, 1.75, 0.34
+    width, left, panel, gap = 6.4, 0.62, 1.4, 0.3
     top = head_height(data["title"], data["subtitle"], width)
     total = top + (panel + gap) * len(components) + 0.8
     figure = new_figure(width, total, is_placed=True)
@@ -165,7 +167,7 @@ def draw_amplification(data: Mapping[str, Any]) -> Figure:
         _amplification_panel(axes, curves, data["threshold"], stages)
         axes.set_ylim(0, 1.05 * max(highest, data["threshold"] or 0) or None)
         axes.set_title(
-            component.replace("_", " "), fontsize=TEXT_SIZE, color=INK, loc="left", parse_math=False
+            component_label(component), fontsize=TEXT_SIZE, color=INK, loc="left", parse_math=False
         )
         if component != components[-1]:
             axes.set_xlabel("")
@@ -209,7 +211,7 @@ def controls_dots(
 def draw_controls(data: Mapping[str, Any]) -> Figure:
     """Draw the twin of `controls_dots`."""
     evaluations = data["evaluations"]
-    figure = new_figure(7.6, 1.9 + 0.72 * len(evaluations))
+    figure = new_figure(6.4, 1.8 + 0.5 * len(evaluations))
     axes = figure.add_subplot()
     axes.axvline(0, color=MUTED, linewidth=1)
     for row, entry in enumerate(evaluations):
@@ -219,7 +221,7 @@ def draw_controls(data: Mapping[str, Any]) -> Figure:
     axes.margins(x=0.08)
     dress(
         axes,
-        x_label=f"← difference grew      reduction, {data['unit']}      difference shrank →",
+        x_label=f"← grew      reduction, {data['unit']}      shrank →",
         grid_axis="x",
     )
     axes.tick_params(axis="y", labelsize=TEXT_SIZE, labelcolor=INK)
@@ -306,12 +308,12 @@ def _stage_legend(
 def _depth_axis(axes: Axes, layers: int) -> None:
     """Show whole layer numbers, all layers in view."""
     axes.set_xlim(-0.7, layers - 0.3)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=16, integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
 
 
 def _depth_width(layers: int) -> float:
     """Return a width in inches at which two bars a layer stay apart on paper."""
-    return min(12.0, max(6.4, 3.0 + 0.14 * layers))
+    return min(12.0, max(5.2, 1.6 + 0.12 * layers))
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
@@ -327,7 +329,10 @@ def _curve(curve: Curve) -> dict[str, Any]:
 
 def _mean_diff_alt(component: str, before: Sequence[float], after: Sequence[float] | None) -> str:
     """Describe the bars in a sentence."""
-    text = f"Bar chart of the mean absolute difference of {component} over {len(before)} layers"
+    text = (
+        f"Bar chart of the mean absolute difference of the {component_label(component)} over "
+        f"{len(before)} layers"
+    )
     if after is None:
         return f"{text}."
     lower = sum(b > a for b, a in zip(before, after, strict=True))

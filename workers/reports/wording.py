@@ -168,6 +168,15 @@ def _around_swap(prompts: Sequence[str]) -> list[tuple[str, str, str]]:
     return [_split_at(line, start, len(line) - end) for line in words]
 
 
+def one_sentence(first: str, second: str) -> str:
+    """Write two prompts as one, as in "The [boy / girl] ran", what differs in brackets."""
+    if first == second:
+        return first
+    (start, word_1, end), (_, word_2, _) = _around_swap([first, second])
+    gap = " " if start and not start.endswith(" ") else ""
+    return f"{start}{gap}[{word_1 or DASH} / {word_2 or DASH}]{end}"
+
+
 def _split_at(words: Sequence[str], start: int, stop: int) -> tuple[str, str, str]:
     """Join words to three texts whose concatenation is the whole."""
     head, middle, tail = (
@@ -201,6 +210,13 @@ def counted(number: int, noun: str) -> str:
     """Return a number with its noun in the right form."""
     plural = noun if number == 1 or noun.endswith("s") else f"{noun}s"
     return f"{number} {plural}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """Return items as an enumeration in words, as in "a, b and c"."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def table_texts(table: Table) -> tuple[list[str], list[list[str]]]:

@@ -35,7 +35,7 @@ METHOD = MethodDescriptor(
     example_config={"preset": "article", "fraction": 0.01, "pairs": ["race", "gender"]},
     metrics=(
         _difference(
-            "bias_metric_parity", "Mean activation difference, six components", "activation"
+            "bias_metric_parity", "Mean activation difference over components", "activation"
         ),
         _difference("bias_metric_mlp", "Mean difference of MLP outputs", "activation"),
         _difference("bias_metric_attention", "Mean difference of attention outputs", "activation"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from app.catalog.pair_sets import load_pair_set, pair_set_names
 from workers.evaluation.bootstrap import MIN_UNITS_FOR_CLAIM
+from workers.methods.fairness_pruning.components import parity_components
 from workers.methods.fairness_pruning.controls import MIN_HOLDOUT_PAIRS
 from workers.methods.fairness_pruning.edit_words import edit_sentence
 from workers.methods.fairness_pruning.evidence import UNIT, Evidence
@@ -44,8 +45,8 @@ def compliance_sheet(evidence: Evidence) -> Compliance:
     return Compliance(
         scope=_scope(evidence),
         measures=_measures(evidence),
-        not_measured=_not_measured(evidence),
-        groups=tuple(_groups(evidence)),
+        not_measured=gaps(evidence),
+        groups=tuple(group_rates(evidence)),
         verification=_verification(evidence),
     )
 
@@ -98,23 +99,40 @@ def _amount(pairs: Sequence[PlannedPair]) -> str:
     return ", ".join(f"{n} {SPLIT_LABELS[split]}" for split, n in counts.items() if n)
 
 
-def _scope(evidence: Evidence) -> tuple[Fact, ...]:
+def scope_facts(evidence: Evidence) -> tuple[Fact, ...]:
+    """Say which model was looked at, why, and for which attributes."""
     purpose = evidence.ctx.provenance["job_name"]
     weights = [
         f["sha256"]
         for f in evidence.ctx.provenance["model_files"]
         if f["path"].endswith(".safetensors") and f["sha256"]
     ]
+    return (
+        *origin_facts(evidence),
+        Fact("Purpose as stated", str(purpose) if purpose else "none was stated with the request"),
+        Fact("Attributes looked at", ", ".join(_categories(evidence)) or "none was named"),
+        Fact("Weights of the model, SHA-256", ", ".join(weights) or "not recorded"),
+    )
+
+
+def _scope(evidence: Evidence) -> tuple[Fact, ...]:
     after = [
         f.get("sha256") for f in evidence.edit.state["files"] if f["path"].endswith(".safetensors")
     ]
     return (
-        *origin_facts(evidence),
-        Fact("Purpose as stated", str(purpose) if purpose else "none was stated with the request"),
+        *scope_facts(evidence),
+        Fact("Weights after the edit, SHA-256", ", ".join(map(str, after)) or "none"),
         Fact("Edit", edit_sentence(evidence)),
-        Fact("Attributes looked at", ", ".join(_categories(evidence)) or "none was named"),
-        Fact("Weights before, SHA-256", ", ".join(weights) or "not recorded"),
-        Fact("Weights after, SHA-256", ", ".join(str(digest) for digest in after) or "none"),
+    )
+
+
+def metric_fact(evidence: Evidence) -> Fact:
+    """Name everything that was measured."""
+    return Fact(
+        "Metrics",
+        "difference between the activations for the two prompts of a pair: over the components "
+        f"{parity_components(evidence)}; of the MLP outputs; of the attention outputs; and "
+        "relative to the size of the activations. Beside them, perplexity on the prompts",
     )
 
 
@@ -122,11 +140,7 @@ def _measures(evidence: Evidence) -> tuple[Fact, ...]:
     held_out = len(evidence.plan.columns("holdout"))
     draws = evidence.config.controls.random_seeds if evidence.config.controls.enabled else 0
     return (
-        Fact(
-            "Metrics",
-            "difference between the activations for the two prompts of a pair: six components, MLP "
-            "output, attention output, and relative to the activations; perplexity on the prompts",
-        ),
+        metric_fact(evidence),
         Fact(
             "Better or worse",
             (
@@ -148,7 +162,8 @@ def _measures(evidence: Evidence) -> tuple[Fact, ...]:
     )
 
 
-def _not_measured(evidence: Evidence) -> tuple[Fact, ...]:
+def gaps(evidence: Evidence) -> tuple[Fact, ...]:
+    """Say what was not measured."""
     categories = {name.lower() for name in _categories(evidence)}
     others = [name for name in ATTRIBUTES if name not in categories]
     seen = ", ".join(_categories(evidence)) or "no named attribute"
@@ -186,7 +201,7 @@ def _not_measured(evidence: Evidence) -> tuple[Fact, ...]:
     )
 
 
-def _groups(evidence: Evidence) -> Iterator[GroupRates]:
+def group_rates(evidence: Evidence) -> Iterator[GroupRates]:
     """Give one table for each set of demographic pairs with two or more categories."""
     rows = {row.group: row for row in evidence.rows if row.metric == PARITY}
     for split in _DEMOGRAPHIC:
@@ -200,7 +215,7 @@ def _groups(evidence: Evidence) -> Iterator[GroupRates]:
             yield GroupRates(
                 title=f"Categories on {label}",
                 measure=(
-                    "Mean activation difference over six components, with 95 % intervals; lower is "
+                    "Mean activation difference over components, with 95 % intervals; lower is "
                     "better, so the ratio is that of the lowest value to the group's."
                 ),
                 best="lowest",
@@ -224,11 +239,7 @@ def _groups(evidence: Evidence) -> Iterator[GroupRates]:
 def _verification(evidence: Evidence) -> tuple[Verification, ...]:
     changed = 0 if evidence.nothing_changed else len(evidence.edit.state["tensors_changed"])
     return (
-        Verification(
-            statement="The files are those of this report.",
-            who="Anyone who has the files",
-            how="Compare `sha256sum FILE` with the list of digests below.",
-        ),
+        shared_checks()[0],
         Verification(
             statement=f"{counted(changed, 'tensor')} changed, and no other.",
             who="Anyone who has both models",
@@ -236,6 +247,23 @@ def _verification(evidence: Evidence) -> tuple[Verification, ...]:
                 "Open both with the library safetensors and compare the tensors by name; the "
                 "changed ones and the removed neurons are listed in report.json."
             ),
+        ),
+        *shared_checks()[1:],
+        Verification(
+            statement="The model is fairer in its use.",
+            who="Nobody, from this report",
+            how="This needs an evaluation of the use, with people who know it and its users.",
+        ),
+    )
+
+
+def shared_checks() -> tuple[Verification, ...]:
+    """Say how to check what every report states: its files first, then its numbers."""
+    return (
+        Verification(
+            statement="The files are those of this report.",
+            who="Anyone who has the files",
+            how="Compare `sha256sum FILE` with the list of digests below.",
         ),
         Verification(
             statement="The same request gives the same result.",
@@ -254,11 +282,6 @@ def _verification(evidence: Evidence) -> tuple[Verification, ...]:
             statement="The pictures show these numbers and no others.",
             who="Anyone with the folder plots",
             how="Each picture has a JSON file of the same name that holds all that is drawn.",
-        ),
-        Verification(
-            statement="The model is fairer in its use.",
-            who="Nobody, from this report",
-            how="This needs an evaluation of the use, with people who know it and its users.",
         ),
     )
 

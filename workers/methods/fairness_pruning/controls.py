@@ -24,6 +24,11 @@ MIN_HOLDOUT_PAIRS = 5
 IMPORTANCE_ONLY = "importance_only"
 
 
+def worded(text: str, parts: str) -> str:
+    """Say of `parts`, as in "attention heads", what a sentence of this method says of neurons."""
+    return text.replace("neurons", parts)
+
+
 def random_name(draw: int) -> str:
     """Name of a random draw in reports and checkpoints."""
     return f"random_{draw}"

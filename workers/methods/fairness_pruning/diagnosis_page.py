@@ -3,10 +3,12 @@
 from typing import Any
 
 from app.catalog.methods.fairness_pruning import METHOD
+from workers.methods.fairness_pruning.compliance import data_used
+from workers.methods.fairness_pruning.components import component_entry, component_list
+from workers.methods.fairness_pruning.diagnosis_compliance import diagnosis_sheet
 from workers.methods.fairness_pruning.diagnosis_report import (
     LIMITS,
     base_control_ratio,
-    component_entry,
     generations_of_base,
     language_of_base,
     overlap_entry,
@@ -14,9 +16,9 @@ from workers.methods.fairness_pruning.diagnosis_report import (
 from workers.methods.fairness_pruning.evidence import Evidence
 from workers.methods.fairness_pruning.glossary import GLOSSARY
 from workers.methods.fairness_pruning.model_names import model_name
-from workers.methods.fairness_pruning.page import reproduce_block
-from workers.methods.fairness_pruning.page_sections import overlap_table, subtitle_pairs
-from workers.methods.fairness_pruning.reactions import reactions_entry
+from workers.methods.fairness_pruning.neuron_sections import neuron_sections
+from workers.methods.fairness_pruning.page import references, reproduce_block
+from workers.methods.fairness_pruning.page_sections import subtitle_pairs
 from workers.methods.fairness_pruning.report import amplification_entry
 from workers.methods.fairness_pruning.warnings import pair_warnings
 from workers.reports.document import (
@@ -30,7 +32,6 @@ from workers.reports.document import (
     Table,
 )
 from workers.reports.picture import Picture
-from workers.reports.wording import counted
 
 # Words of an edit that a page without one does not use.
 _OF_EDITS = frozenset({"Mechanical part", "Behavioural part", "Controls", "p"})
@@ -62,6 +63,7 @@ def build_diagnosis_document(evidence: Evidence, pictures: tuple[Picture, ...]) 
         tone="neutral",
         method=METHOD.name,
         headline=_headline(evidence),
+        in_short=_in_short(evidence),
         changed=_measured(evidence),
         rows=evidence.rows,
         metrics={metric.name: metric for metric in METHOD.metrics},
@@ -75,7 +77,10 @@ def build_diagnosis_document(evidence: Evidence, pictures: tuple[Picture, ...]) 
             "To see where in this model a swapped word makes a difference, and to choose settings "
             "of an edit. It does not say whether the model treats people fairly.",
         ),
+        data_used=data_used(evidence),
         glossary=_GLOSSARY,
+        compliance=diagnosis_sheet(evidence),
+        references=references(),
         compares=False,
     )
 
@@ -87,6 +92,30 @@ def _verdict(evidence: Evidence) -> str:
         return "No pair was measured."
     sentence: str = found["sentence"]
     return sentence
+
+
+def _in_short(evidence: Evidence) -> tuple[str, ...]:
+    """Tell the whole story in a few plain paragraphs; the verdict is not said again."""
+    return (
+        "This job showed a language model pairs of sentences that differ in one word: a "
+        "demographic one, such as man and woman, or for comparison a neutral one. It measured how "
+        "far apart the values inside the model lie for the two sentences of a pair, layer by "
+        f"layer. Here it was {model_name(evidence)}. Nothing in the model was changed.",
+        *_against_neutral(evidence),
+        "All of this is about values inside the model. It shows where a swapped word makes a "
+        "difference, and not whether that is unfair: the texts that the model writes were not "
+        "judged.",
+    )
+
+
+def _against_neutral(evidence: Evidence) -> tuple[str, ...]:
+    ratio = base_control_ratio(evidence)
+    if ratio is None:
+        return ()
+    return (
+        f"Swapping the demographic word changes these values {ratio:.3g} times as much as "
+        "swapping a neutral word. There is no interval for this ratio: it is a hint, no finding.",
+    )
 
 
 def _headline(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
@@ -139,8 +168,8 @@ def _measured(evidence: Evidence) -> tuple[Fact, ...]:
     dimensions, components = evidence.shape.dimensions, component_entry(evidence)
     facts = [
         Fact("Layers", str(dimensions.layers)),
-        Fact("Components read", ", ".join(components["recorded"]) or "none"),
-        Fact("Parity metric: mean over", ", ".join(components["in_parity"]) or "none"),
+        Fact("Components read", component_list(components["recorded"])),
+        Fact("Mean difference over components: mean of", component_list(components["in_parity"])),
     ]
     if components["has_neurons"]:
         facts.insert(1, Fact("Neurons of a layer", str(dimensions.neurons)))
@@ -171,23 +200,7 @@ def _sections(evidence: Evidence, pictures: list[str]) -> tuple[Section, ...]:
             figures=drawn("measured"),
         ),
         _growth_section(evidence, drawn("amplification", "mean_diff")),
-        _neuron_section(evidence, drawn("neuron_map")),
-        Section(
-            title="In which direction the outputs move",
-            text=(
-                "Where a layer answers the swapped word in the same direction for all pairs of a "
-                "category, the colours are strong; differences of opposite sign cancel.",
-            ),
-            figures=drawn("layer_neuron"),
-        ),
-        Section(
-            title="Which tokens carry the difference",
-            text=(
-                "The first selection pair of each category, token by token. Words after the "
-                "changed one differ because the model carries it along.",
-            ),
-            figures=drawn("heatmap", "pca"),
-        ),
+        *neuron_sections(evidence, pictures),
     )
     return tuple(part for part in sections if part.tables or part.figures)
 
@@ -199,19 +212,6 @@ def _growth_section(evidence: Evidence, figures: tuple[str, ...]) -> Section:
         text=() if found is None else (found["sentence"],),
         tables=() if found is None else (_growth_table(found),),
         figures=figures,
-    )
-
-
-def _neuron_section(evidence: Evidence, figures: tuple[str, ...]) -> Section:
-    tables = []
-    reactions = reactions_entry(evidence)
-    if reactions is not None:
-        tables += [layer_reaction_table(reactions), neuron_table(reactions)]
-    overlap = overlap_entry(evidence)
-    if overlap is not None and overlap["overlap"]:
-        tables.append(overlap_table(overlap))
-    return Section(
-        title="Which neurons react, and in which layers", tables=tuple(tables), figures=figures
     )
 
 
@@ -274,48 +274,4 @@ def _growth_table(found: dict[str, Any]) -> Table:
         rows=tuple(rows),
         note="Relative difference over the tokens from the first changed one on; slope and rank "
         "correlation are those of the MLP outputs.",
-    )
-
-
-def layer_reaction_table(reactions: dict[str, Any]) -> Table:
-    """Say which layers hold the neurons that react most."""
-    share = f"{100 * reactions['top_share']:g} %"
-    return Table(
-        title="Which layers would matter",
-        columns=("Layer", "Mean bias score", "Largest", f"Of the top {share}"),
-        rows=tuple(
-            (entry["layer"], entry["mean_score"], entry["max_score"], entry["in_top"])
-            for entry in reactions["layers"]
-        ),
-        note=f"The last column counts the {counted(reactions['top_count'], 'neuron')} of the whole "
-        "model with the highest scores.",
-    )
-
-
-def neuron_table(reactions: dict[str, Any]) -> Table:
-    """List the neurons of each layer that react most, with how much they matter otherwise."""
-    return Table(
-        title="Neurons that react most",
-        columns=(
-            "Layer",
-            "Neuron",
-            "Bias score",
-            "Times layer mean",
-            "Importance rank",
-            "More important than %",
-        ),
-        rows=tuple(
-            (
-                layer["layer"],
-                entry["neuron"],
-                entry["score"],
-                entry["times_layer_mean"],
-                entry["importance_rank"],
-                entry["importance_percentile"],
-            )
-            for layer in reactions["layers"]
-            for entry in layer["neurons"]
-        ),
-        note="A neuron that reacts strongly and matters little is what Fairness Pruning removes "
-        "first. Every top neuron of a category is in neuron_map.json, where there is one.",
     )

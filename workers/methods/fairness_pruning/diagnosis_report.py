@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from workers.methods.fairness_pruning.capture import NEURON_POINTS, CapturePoint
+from workers.methods.fairness_pruning.components import component_entry
 from workers.methods.fairness_pruning.evidence import Evidence
 from workers.methods.fairness_pruning.measure_base import pairs_to_continue
 from workers.methods.fairness_pruning.metrics import (
     METRICS,
     PARITY,
-    PARITY_POINTS,
     component_means,
     layer_curves,
     pair_metrics,
@@ -64,17 +64,6 @@ def build_diagnosis_report(evidence: Evidence) -> dict[str, Any]:
     }
     finite: dict[str, Any] = finite_json(report)
     return finite
-
-
-def component_entry(evidence: Evidence) -> dict[str, Any]:
-    """Say which components were read, and over which of them the parity metric is the mean."""
-    points = () if evidence.base is None else evidence.base.points
-    return {
-        "recorded": [point.value for point in points],
-        "in_parity": [point.value for point in PARITY_POINTS if point in points],
-        "missing_from_parity": [point.value for point in PARITY_POINTS if point not in points],
-        "has_neurons": evidence.shape.layout.is_editable,
-    }
 
 
 def base_control_ratio(evidence: Evidence) -> float | None:

@@ -9,6 +9,7 @@ from workers.methods.fairness_pruning.controls import (
     NO_CONTROLS,
     NO_MORE_THAN_IMPORTANCE,
     SELECTION_ONLY,
+    worded,
 )
 from workers.methods.fairness_pruning.evidence import Evidence
 from workers.methods.fairness_pruning.heads.report import (
@@ -91,7 +92,7 @@ def in_short(evidence: Evidence) -> tuple[str, ...]:
     if evidence.rows:
         paragraphs.append(_balance(evidence))
     if evidence.verdict.wording in _CONTROLS:
-        paragraphs.append(_CONTROLS[evidence.verdict.wording])
+        paragraphs.append(worded(_CONTROLS[evidence.verdict.wording], evidence.edited_parts))
     paragraphs += _cost(evidence)
     paragraphs.append(
         "All of this is about values inside the model. Whether the texts that it writes are "
@@ -152,6 +153,14 @@ def changed_facts(evidence: Evidence) -> tuple[Fact, ...]:
 
 
 def _what_the_method_does(evidence: Evidence) -> str:
+    if evidence.edited_parts == "attention heads":
+        return (
+            "This job shows a language model pairs of sentences that differ in one demographic "
+            "word, such as man and woman. It looks for the attention heads, the parts of a layer "
+            "that carry information from one word to another, that react most to the swap and "
+            "matter least for everything else, and takes them out. Here it was applied to "
+            f"{model_name(evidence)}."
+        )
     return (
         "Fairness Pruning shows a language model pairs of sentences that differ in one demographic "
         "word, such as man and woman. It looks for the small computing units inside the model, the "

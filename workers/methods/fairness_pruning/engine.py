@@ -24,6 +24,7 @@ from workers.methods.fairness_pruning.capture import capture_points
 from workers.methods.fairness_pruning.choose import Choice, choose, control_removals
 from workers.methods.fairness_pruning.diagnosis_job import rank_importance, write_diagnosis
 from workers.methods.fairness_pruning.edit import EditReport, apply_edit
+from workers.methods.fairness_pruning.evidence import evaluation_rows
 from workers.methods.fairness_pruning.heads.choose import (
     pack_heads,
     removal_of,
@@ -58,7 +59,9 @@ class Engine:
 
     def evaluate_before(self, ctx: Context) -> PhaseOutput:
         """Diagnose and score the base model, and let it continue some prompts."""
-        return measure_base(ctx)
+        before = measure_base(ctx)
+        rows = evaluation_rows(ctx, before)
+        return PhaseOutput(state={**before.state, "evaluation_rows": rows}, arrays=before.arrays)
 
     def debias(self, ctx: Context, before: PhaseOutput) -> PhaseOutput:
         """Choose neurons and heads, run the controls, and write the edited checkpoint."""

@@ -22,6 +22,7 @@ from workers.methods.fairness_pruning.controls import (
 )
 from workers.methods.fairness_pruning.diagnosis import Array, Diagnosis
 from workers.methods.fairness_pruning.metrics import METRICS, PARITY, pair_metrics
+from workers.methods.fairness_pruning.neuron_map import neuron_map, top_counts
 from workers.methods.fairness_pruning.outcomes import EditOutcome, outcome_of_edited
 from workers.methods.fairness_pruning.pair_plan import (
     SPLIT_LABELS,
@@ -66,6 +67,31 @@ class Evidence:
     def removed(self) -> dict[int, list[int]]:
         """Neurons removed from each layer."""
         return unpack_removed(self.edit.state["removed"])
+
+    @property
+    def edited_parts(self) -> str:
+        """Name what the job takes out: neurons, attention heads, or both."""
+        parts = ["neurons"] if any(self.removed.values()) or not self._has_heads else []
+        return " and ".join([*parts, "attention heads"] if self._has_heads else parts)
+
+    @property
+    def _has_heads(self) -> bool:
+        return self.config.attention_heads is not None
+
+    @cached_property
+    def neuron_map(self) -> dict[str, Any] | None:
+        """The overlap of the categories' neurons; None where the config does not ask for it."""
+        categories = self.plan.categories
+        if not (self.config.neuron_map and categories):
+            return None
+        counts = [len(self.plan.columns("selection", name)) for name in categories]
+        return neuron_map(
+            dict(zip(categories, self.before.arrays["bias_scores"], strict=True)),
+            counts=top_counts(self.removed, neurons=self.shape.dimensions.neurons),
+            importance=dict(enumerate(self.edit.arrays["importance"])),
+            pair_counts=dict(zip(categories, counts, strict=True)),
+            seed=self.ctx.seed,
+        )
 
     @cached_property
     def width(self) -> Width:
@@ -122,16 +148,26 @@ class Evidence:
     @cached_property
     def rows(self) -> tuple[SummaryRow, ...]:
         """The before/after table: every metric, by category and split."""
-        if self.base is None:
-            return ()
-        make = self._measured_row if self.outcome is None else self._row
+        if self.outcome is None:
+            return self.base_rows
         rows = (
-            make(metric, group, columns, split)
+            self._row(metric, group, columns, split)
             for split, group, columns in self.groups
             for metric in METRICS
         )
         # Noise of a device must not make an improvement of a model that is the base model.
         return tuple(replace(row, improved=None) if self.nothing_changed else row for row in rows)
+
+    @cached_property
+    def base_rows(self) -> tuple[SummaryRow, ...]:
+        """The table of the base model alone: the very numbers of `rows`, before."""
+        if self.base is None:
+            return ()
+        return tuple(
+            self._measured_row(metric, group, columns, split)
+            for split, group, columns in self.groups
+            for metric in METRICS
+        )
 
     @cached_property
     def groups(self) -> tuple[tuple[Split, str, list[int]], ...]:
@@ -221,6 +257,40 @@ def gather(ctx: Context, before: PhaseOutput, edit: PhaseOutput, after: PhaseOut
         base=unpack_diagnosis(before.arrays, points) if has_pairs else None,
         edited=unpack_diagnosis(after.arrays, points) if is_compared else None,
     )
+
+
+def evaluation_rows(ctx: Context, before: PhaseOutput) -> list[dict[str, Any]]:
+    """Give what the first phase found as rows that can be shown when it ends.
+
+    They equal the "before" of the final table: value, interval, number of pairs.
+    """
+    plan, shape = read_plan(ctx), read_shape(ctx.model_dir)
+    if not plan.measured:
+        return []
+    nothing = PhaseOutput(state={})
+    evidence = Evidence(
+        ctx=ctx,
+        before=before,
+        edit=nothing,
+        after=nothing,
+        plan=plan,
+        shape=shape,
+        base=unpack_diagnosis(before.arrays, capture_points(shape.layout)),
+        edited=None,
+    )
+    return [
+        {
+            "benchmark": row.benchmark,
+            "metric": row.metric,
+            "group": row.group,
+            "value": row.before,
+            "n": row.n,
+            "unit": row.unit,
+            "ideal": row.ideal,
+            "ci95": row.ci95_before and list(row.ci95_before),
+        }
+        for row in evidence.base_rows
+    ]
 
 
 def group_outcomes(evidence: Evidence, columns: list[int]) -> dict[str, dict[str, Any]]:

@@ -1,7 +1,12 @@
 """The words that report.html and the model card explain."""
 
+from dataclasses import replace
+
+from workers.methods.fairness_pruning.controls import worded
+from workers.methods.fairness_pruning.evidence import Evidence
 from workers.reports.document import GlossaryEntry
 
+_OF_THE_CHOICE = frozenset({"Selection, held-out and control pairs", "Controls"})
 GLOSSARY = (
     GlossaryEntry(
         "Layer, neuron",
@@ -24,10 +29,10 @@ GLOSSARY = (
     ),
     GlossaryEntry(
         "Mechanical part",
-        "What the number changes by merely leaving the removed neurons out of the mean.",
+        "What the number changes by merely leaving the removed parts out of the mean.",
     ),
     GlossaryEntry(
-        "Behavioural part", "What the neurons that stay compute differently after the edit."
+        "Behavioural part", "What the parts that stay compute differently after the edit."
     ),
     GlossaryEntry(
         "Selection, held-out and control pairs",
@@ -55,3 +60,13 @@ GLOSSARY = (
         "A fingerprint of a file. Two files with the same digest are the same, byte for byte.",
     ),
 )
+
+
+def glossary(evidence: Evidence) -> tuple[GlossaryEntry, ...]:
+    """Explain the words of an edit, with the name of what it took out."""
+    return tuple(
+        replace(entry, sentence=worded(entry.sentence, evidence.edited_parts))
+        if entry.term in _OF_THE_CHOICE
+        else entry
+        for entry in GLOSSARY
+    )

@@ -8,6 +8,7 @@ from workers.methods.fairness_pruning.controls import (
     MIN_HOLDOUT_PAIRS,
     NO_CONTROLS,
     NO_MORE_THAN_IMPORTANCE,
+    worded,
 )
 from workers.methods.fairness_pruning.evidence import Evidence
 from workers.methods.fairness_pruning.language import costs_language, language_entry
@@ -34,7 +35,8 @@ def verdict_sentence(evidence: Evidence) -> str:
     if row is None:
         wording = evidence.verdict.wording
         return f"{wording[0].upper()}{wording[1:]}."
-    return change_sentence(row, evidence.verdict.wording, where=SPLIT_LABELS[split])
+    sentence = change_sentence(row, evidence.verdict.wording, where=SPLIT_LABELS[split])
+    return worded(sentence, evidence.edited_parts)
 
 
 def change_sentence(row: SummaryRow, wording: str, *, where: str) -> str:
@@ -50,7 +52,7 @@ def change_sentence(row: SummaryRow, wording: str, *, where: str) -> str:
         return f"{_SUBJECT} {verb}{_by(row)} on {where}: {wording}."
     if wording == BEYOND_CHANCE:
         # The controls compare the neurons that stay, so this holds beside an unreliable whole.
-        wording = f"only on the neurons that stay, {wording}"
+        wording = f"only on what stays in the model, {wording}"
     numbers = "; ".join(_change_numbers(row))
     return f"{_SUBJECT} did not change reliably on {where} ({numbers}): {wording}."
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from app.catalog.methods.fairness_pruning import METHOD
 from workers.evaluation.bootstrap import MIN_UNITS_FOR_CLAIM
+from workers.methods.fairness_pruning.components import parity_components
 from workers.methods.fairness_pruning.evidence import Evidence
 from workers.methods.fairness_pruning.headline import judged_split, split_row
 from workers.methods.fairness_pruning.language import costs_language, language_entry
@@ -13,11 +14,12 @@ from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS
 from workers.methods.fairness_pruning.report import control_ratio
 from workers.reports.document import MetricFinding, Statement, Tone
 from workers.reports.findings import direction_of, result_of
+from workers.reports.forest import forest_name
 
 MEANINGS = {
     PARITY: (
         "How far apart the inner values of the model lie for the two prompts of a pair, as a mean "
-        "over up to six places in every layer."
+        "over the places that were recorded in every layer: {components}."
     ),
     MLP: (
         "The same difference, measured only at what the MLP of each layer hands on: the part that "
@@ -47,9 +49,10 @@ def metric_findings(evidence: Evidence) -> tuple[MetricFinding, ...]:
         MetricFinding(
             metric=name,
             title=infos[name].title,
-            meaning=MEANINGS[name],
+            meaning=MEANINGS[name].format(components=parity_components(evidence)),
             direction=direction_of(infos[name]),
             results=tuple(_results(evidence, name)),
+            figure=forest_name(name),
         )
         for name in METRICS
         if evidence.rows

@@ -9,10 +9,11 @@ from workers.methods.fairness_pruning.controls import (
     NO_CONTROLS,
     NO_MORE_THAN_IMPORTANCE,
     SELECTION_ONLY,
+    worded,
 )
 from workers.methods.fairness_pruning.edit_words import changed_facts, in_short, subtitle
 from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
-from workers.methods.fairness_pruning.glossary import GLOSSARY
+from workers.methods.fairness_pruning.glossary import glossary
 from workers.methods.fairness_pruning.headline import (
     headline_numbers,
     overall_tone,
@@ -24,7 +25,6 @@ from workers.methods.fairness_pruning.metrics import PARITY
 from workers.methods.fairness_pruning.model_names import model_name, requested_on
 from workers.methods.fairness_pruning.page_sections import (
     control_label,
-    overlap_table,
     page_sections,
     pair_table,
 )
@@ -32,7 +32,6 @@ from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS
 from workers.methods.fairness_pruning.report import (
     LIMITS,
     generation_entries,
-    neuron_map_entry,
     software_versions,
 )
 from workers.methods.fairness_pruning.warnings import warnings_of
@@ -49,11 +48,12 @@ from workers.reports.document import (
 from workers.reports.picture import Picture
 
 _CONTROL_NOTE = (
-    "A control takes out as many other neurons, to see what that does. The numbers are the mean "
-    "reduction of the difference on the neurons that stay; negative means that it grew. A claim "
-    "rests on held-out pairs alone: the selection must beat every random draw and the least "
-    "important neurons, and the interval of its lead over the mean of the random draws must "
-    "exclude zero."
+    "A control takes out as many other {parts}, to see what that does. Behavioural: by how much "
+    "the difference shrank on what stays in the model; mechanical: by how much its mean shrank "
+    "merely because the parts taken out no longer count. Negative means that it grew. A claim "
+    "rests on held-out pairs alone: there, the selection must reduce the difference by more than "
+    "every random draw and than the least important {parts}, and the interval of its lead over "
+    "the mean of the random draws must exclude zero."
 )
 # Wordings that are no sentence by themselves.
 _VERDICTS = {
@@ -86,7 +86,7 @@ def build_document(evidence: Evidence, pictures: tuple[Picture, ...]) -> ReportD
         findings=metric_findings(evidence),
         rows=evidence.rows,
         metrics={metric.name: metric for metric in METHOD.metrics},
-        sections=page_sections(evidence),
+        sections=page_sections(evidence, [picture.name for picture in pictures]),
         tables=_tables(evidence),
         controls=_controls(evidence),
         generations=generations(evidence),
@@ -95,11 +95,16 @@ def build_document(evidence: Evidence, pictures: tuple[Picture, ...]) -> ReportD
         limits=LIMITS,
         intended_use=(_intended_use(evidence),),
         data_used=data_used(evidence),
-        glossary=GLOSSARY,
+        glossary=glossary(evidence),
         compliance=compliance_sheet(evidence),
         reproduce=reproduce_block(evidence),
-        references=tuple(Fact(source.title, source.url) for source in METHOD.references),
+        references=references(),
     )
+
+
+def references() -> tuple[Fact, ...]:
+    """Give the sources of the method with their addresses."""
+    return tuple(Fact(source.title, source.url) for source in METHOD.references)
 
 
 def generations(evidence: Evidence) -> tuple[GenerationPair, ...]:
@@ -177,9 +182,6 @@ def _intended_use(evidence: Evidence) -> str:
 
 def _tables(evidence: Evidence) -> tuple[Table, ...]:
     tables = [pair_table(evidence)] if evidence.outcome is not None else []
-    overlap = neuron_map_entry(evidence)
-    if overlap is not None and overlap["overlap"]:
-        tables.append(overlap_table(overlap))
     heads = head_table(evidence.edit)
     if heads is not None:
         tables.append(heads)
@@ -187,8 +189,9 @@ def _tables(evidence: Evidence) -> tuple[Table, ...]:
 
 
 def _controls(evidence: Evidence) -> Controls:
-    verdict = evidence.verdict
+    verdict, parts = evidence.verdict, evidence.edited_parts
     wording = _VERDICTS.get(verdict.wording, f"{verdict.wording[0].upper()}{verdict.wording[1:]}.")
+    wording = worded(wording, parts)
     if not evidence.controls:
         return Controls(verdict=wording, claim=False)
     rows: list[tuple[Cell, ...]] = []
@@ -198,15 +201,15 @@ def _controls(evidence: Evidence) -> Controls:
             continue
         for name, values in group_outcomes(evidence, columns).items():
             group = f"{SPLIT_LABELS[split]} (n = {len(columns)})"
-            parts = (values["behavioural"], values["mechanical"], values[PARITY])
-            rows.append((group, control_label(name), *parts))
+            means = (values["behavioural"], values["mechanical"], values[PARITY])
+            rows.append((group, control_label(name), *means))
     return Controls(
         verdict=wording,
         claim=verdict.claim,
-        note=_CONTROL_NOTE,
+        note=_CONTROL_NOTE.format(parts=parts),
         table=Table(
             title="The selection beside its controls",
-            columns=("Pairs", "Removed neurons", "Behavioural", "Mechanical", "Parity after"),
+            columns=("Pairs", "Taken out", "Behavioural", "Mechanical", "Difference after"),
             rows=tuple(rows),
         ),
     )

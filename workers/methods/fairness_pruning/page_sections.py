@@ -1,26 +1,30 @@
 """Parts of the page on one question each: what kind of change, where, and at what cost."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from workers.methods.fairness_pruning.controls import IMPORTANCE_ONLY
 from workers.methods.fairness_pruning.evidence import Evidence
 from workers.methods.fairness_pruning.language import language_entry
 from workers.methods.fairness_pruning.metrics import PARITY, percent_reduction
+from workers.methods.fairness_pruning.neuron_sections import neuron_sections
 from workers.methods.fairness_pruning.pair_plan import SPLIT_LABELS, SPLITS
 from workers.methods.fairness_pruning.report import amplification_entry
 from workers.methods.fairness_pruning.run_controls import SELECTION
 from workers.reports.document import Cell, Section, Table
-from workers.reports.wording import counted
+from workers.reports.wording import counted, one_sentence
 
 CONTROL_LABELS = {SELECTION: "this selection", IMPORTANCE_ONLY: "least important only"}
 _STAGES = {"before": "Before the edit", "after": "After the edit"}
 _MAX_TABLE_PAIRS = 200
+_PAIR_NOTE = "Brackets hold the words that were swapped; a reduction is positive, a rise negative."
 
 
-def page_sections(evidence: Evidence) -> tuple[Section, ...]:
-    """Give the parts that this job has something to say on."""
-    found = (_parts_of_the_change(evidence), _growth(evidence), _language(evidence))
-    return tuple(section for section in found if section is not None)
+def page_sections(evidence: Evidence, pictures: Sequence[str]) -> tuple[Section, ...]:
+    """Give the parts that this job has something to say on; `pictures` are those drawn."""
+    found = (_parts_of_the_change(evidence), _language(evidence), _growth(evidence))
+    told = (section for section in found if section is not None)
+    return (*told, *neuron_sections(evidence, pictures))
 
 
 def subtitle_pairs(evidence: Evidence) -> str:
@@ -56,8 +60,8 @@ def pair_table(evidence: Evidence) -> Table:
         first, second = float(before[column]), float(outcome.after[PARITY][column])
         rows.append(
             (
-                f"{pair.prompt_1} / {pair.prompt_2}",
-                f"{pair.category}, {SPLIT_LABELS[pair.split]}",
+                one_sentence(pair.prompt_1, pair.prompt_2),
+                f"{pair.category}, {SPLIT_LABELS[pair.split].removesuffix(' pairs')}",
                 first,
                 second,
                 percent_reduction(first, second),
@@ -71,7 +75,7 @@ def pair_table(evidence: Evidence) -> Table:
         title="Pairs",
         columns=columns,
         rows=tuple(rows),
-        note=f"Mean activation difference of six components (parity metric) by pair.{shown}",
+        note=f"Mean activation difference over components, by pair. {_PAIR_NOTE}{shown}",
     )
 
 
@@ -104,7 +108,7 @@ def _parts_of_the_change(evidence: Evidence) -> Section | None:
                 title="How the change comes about",
                 columns=("Pairs", "Number", "Before", "After", "Mechanical", "Behavioural"),
                 rows=tuple(rows),
-                note="Means over pairs of the difference over six components.",
+                note="Mean activation difference over components, mean over the pairs.",
             ),
         ),
     )
@@ -139,8 +143,8 @@ def _language(evidence: Evidence) -> Section | None:
         title="What the edit costs",
         text=(
             "Every removal can damage what the model knows of language. Perplexity says how "
-            "surprised a model is by a text; lower is better. The same number of other neurons "
-            "was removed as a control.",
+            "surprised a model is by a text; lower is better. The other lines are controls: "
+            f"models without as many other {evidence.edited_parts}.",
         ),
         tables=(_language_table(language),),
     )
@@ -165,26 +169,5 @@ def _language_table(language: dict[str, Any]) -> Table:
         note=(
             f"On the prompts of {language['n']} pairs, few and short: it shows damage, not "
             f"ability.{increase}"
-        ),
-    )
-
-
-def overlap_table(overlap: dict[str, Any]) -> Table:
-    """Compare the neurons of the categories, of which there must be two or more."""
-    return Table(
-        title="Neurons shared between categories",
-        columns=("Categories", "Jaccard index", "Random sets", "Random sets, 95th percentile"),
-        rows=tuple(
-            (
-                " and ".join(entry["categories"]),
-                entry["pooled"]["jaccard"],
-                entry["pooled"]["random_mean"],
-                entry["pooled"]["random_95th_percentile"],
-            )
-            for entry in overlap["overlap"]
-        ),
-        note=(
-            "The neurons that react most to each category, all layers pooled. The Jaccard index is "
-            "the share that both sets have in common; 1 means equal sets."
         ),
     )

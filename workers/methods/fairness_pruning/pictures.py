@@ -18,7 +18,7 @@ from workers.methods.fairness_pruning.report import demographic_columns, neuron_
 from workers.methods.fairness_pruning.signed_means import SIGNED_POINTS
 from workers.methods.fairness_pruning.token_pictures import heat_maps, planes
 from workers.reports.bars import before_after_bars
-from workers.reports.forest import summary_forest
+from workers.reports.forest import forest_plots
 from workers.reports.layer_map import LayerPanel, layer_position_map
 from workers.reports.measured_forest import measured_forest
 from workers.reports.neuron_plot import Overlap, neuron_map_picture
@@ -41,10 +41,14 @@ def draw_pictures(evidence: Evidence) -> tuple[Picture, ...]:
     base, edited, plots = evidence.base, evidence.edited, evidence.config.plots
     if base is None or not plots:
         return ()
-    titles = {metric.name: f"{metric.title} ({metric.unit})" for metric in METHOD.metrics}
-    forest = measured_forest if edited is None else summary_forest
-    pictures = [forest(evidence.rows, titles=titles)] if evidence.rows else []
-    if edited is not None and evidence.rows:
+    names = {metric.name: metric.title for metric in METHOD.metrics}
+    units = {metric.name: metric.unit for metric in METHOD.metrics}
+    titles = {name: f"{title} ({units[name]})" for name, title in names.items()}
+    pictures = []
+    if edited is None:
+        pictures.append(measured_forest(evidence.rows, titles=titles))
+    else:
+        pictures += forest_plots(evidence.rows, titles=names, units=units)
         pictures.append(before_after_bars(_whole_rows(evidence), titles=titles))
     if evidence.controls:
         pictures.append(controls_dots(_control_dots(evidence)))

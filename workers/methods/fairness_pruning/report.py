@@ -10,11 +10,13 @@ import numpy as np
 
 from workers.methods.fairness_pruning.amplification import amplification
 from workers.methods.fairness_pruning.capture import NEURON_POINTS, CapturePoint
+from workers.methods.fairness_pruning.components import component_entry
+from workers.methods.fairness_pruning.controls import worded
 from workers.methods.fairness_pruning.evidence import Evidence, group_outcomes
 from workers.methods.fairness_pruning.generation import Continuation, first_difference
 from workers.methods.fairness_pruning.heads.report import heads_entry
 from workers.methods.fairness_pruning.language import language_entry
-from workers.methods.fairness_pruning.measure_base import category_counts, pairs_to_continue
+from workers.methods.fairness_pruning.measure_base import pairs_to_continue
 from workers.methods.fairness_pruning.metrics import (
     METRICS,
     PARITY,
@@ -23,9 +25,9 @@ from workers.methods.fairness_pruning.metrics import (
     pair_metrics,
     percent_reduction,
 )
-from workers.methods.fairness_pruning.neuron_map import neuron_map, top_counts
 from workers.methods.fairness_pruning.pair_plan import SPLITS, PlannedPair
 from workers.methods.fairness_pruning.phase_data import unpack_texts
+from workers.methods.fairness_pruning.reactions import reactions_entry
 from workers.methods.fairness_pruning.warnings import warnings_of
 from workers.runtime.context import SummaryRow, finite_or_none
 
@@ -49,6 +51,7 @@ def build_report(evidence: Evidence) -> dict[str, Any]:
     report: dict[str, Any] = {
         "format": FORMAT,
         **origin_entry(evidence),
+        "components": component_entry(evidence),
         "verdict": verdict_entry(evidence),
         "summary": [summary_entry(row) for row in evidence.rows],
         "pairs": [pair_entry(evidence, pair) for pair in evidence.plan.pairs],
@@ -57,6 +60,7 @@ def build_report(evidence: Evidence) -> dict[str, Any]:
         "language": language_entry(evidence),
         "amplification": amplification_entry(evidence),
         "layers": layers_entry(evidence),
+        "reactions": reactions_entry(evidence),
         "generations": generation_entries(evidence),
         "warnings": warnings_of(evidence),
         "limits": list(LIMITS),
@@ -125,7 +129,7 @@ def verdict_entry(evidence: Evidence) -> dict[str, Any]:
     """Describe what the controls allow to say, and the numbers that decide it."""
     verdict = evidence.verdict
     return {
-        "wording": verdict.wording,
+        "wording": worded(verdict.wording, evidence.edited_parts),
         "claim": verdict.claim,
         "held_out_pairs": verdict.n_holdout,
         "behavioural_reduction": {
@@ -230,13 +234,18 @@ def controls_entry(evidence: Evidence) -> dict[str, Any]:
 
 
 def control_ratio(evidence: Evidence) -> dict[str, float | None]:
-    """Parity on demographic pairs over parity on control pairs, before and after."""
+    """Parity on demographic pairs over parity on control pairs, before and after.
+
+    None without pairs of both kinds, and where the control pairs do not differ at all.
+    """
     columns, control = evidence.plan.columns("selection"), evidence.plan.columns("control")
     if evidence.outcome is None or not columns or not control:
         return {"before": None, "after": None}
     stages = {"before": evidence.metrics_before[PARITY], "after": evidence.outcome.after[PARITY]}
     return {
-        stage: float(values[columns].mean() / values[control].mean())
+        stage: float(values[columns].mean() / neutral)
+        if (neutral := values[control].mean())
+        else None
         for stage, values in stages.items()
     }
 
@@ -288,19 +297,8 @@ def layers_entry(evidence: Evidence) -> dict[str, Any]:
 
 def neuron_map_entry(evidence: Evidence) -> dict[str, Any] | None:
     """Compare the neurons of the categories; None where the config does not ask for it."""
-    categories = evidence.plan.categories
-    if not evidence.config.neuron_map or not categories:
-        return None
-    scores = dict(zip(categories, evidence.before.arrays["bias_scores"], strict=True))
-    counts = category_counts(evidence.plan)
-    found = neuron_map(
-        scores,
-        counts=top_counts(evidence.removed, neurons=evidence.shape.dimensions.neurons),
-        importance=dict(enumerate(evidence.edit.arrays["importance"])),
-        pair_counts={name: int(n) for name, n in zip(categories, counts, strict=True)},
-        seed=evidence.ctx.seed,
-    )
-    return {"format": "evenhand.fairness_pruning.neuron_map/1", **found}
+    found = evidence.neuron_map
+    return found and {"format": "evenhand.fairness_pruning.neuron_map/1", **found}
 
 
 def generation_entries(evidence: Evidence) -> list[dict[str, Any]]:

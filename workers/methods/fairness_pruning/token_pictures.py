@@ -1,7 +1,7 @@
 """Pictures of single pairs: the plane of their tokens, and heat maps of their differences."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -106,12 +106,13 @@ def planes(evidence: Evidence) -> Iterator[Picture]:
     if not columns:
         return
     pair = evidence.plan.measured[columns[0]]
+    tokenizer = load_tokenizer(evidence.ctx.model_dir)
     for stage, diagnosis in _stages(evidence):
         for layer in picture_layers(evidence.config, evidence.shape.dimensions.layers):
             rows = diagnosis.pictures.get((columns[0], PICTURE_POINT, layer))
             if rows is None:
                 continue
-            activations = _pair_activations(evidence, pair, rows)
+            activations = _pair_activations(evidence, tokenizer, pair, rows)
             is_edit = evidence.edited is not None
             picture = pca_plane(
                 PICTURE_POINT.value, layer, activations, stage=stage if is_edit else None
@@ -125,10 +126,9 @@ def planes(evidence: Evidence) -> Iterator[Picture]:
 
 
 def _pair_activations(
-    evidence: Evidence, pair: PlannedPair, rows: tuple[np.ndarray, np.ndarray]
+    evidence: Evidence, tokenizer: Any, pair: PlannedPair, rows: tuple[np.ndarray, np.ndarray]
 ) -> PairActivations:
     """Leave special tokens out, unless asked for: they would own the first axis."""
-    tokenizer = load_tokenizer(evidence.ctx.model_dir)
     special = set() if evidence.config.pca_include_special else set(tokenizer.all_special_ids)
     shown = [
         [position for position, token in enumerate(ids) if token not in special]
