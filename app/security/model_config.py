@@ -37,6 +37,10 @@ GENERATION_CONFIG = "generation_config.json"
 _TOKEN_ID_KEYS = frozenset({"bos_token_id", "eos_token_id", "pad_token_id"})
 # Keys by which a file names code to import; without them the library's own classes are used.
 _CODE_REFERENCES = frozenset({"auto_map", "custom_pipelines", "trust_remote_code"})
+# How text generation keeps keys and values, which Gemma 2 and 3 and Command R7B say in both of
+# their files. It selects none but the library's own classes, some of which need more packages.
+_CACHE_CHOICE = "cache_implementation"
+_DROPPED = _CODE_REFERENCES | {_CACHE_CHOICE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ def clean_config(config: Mapping[str, Any]) -> CleanedConfig:
             f"config.json names code of its own (auto_map) for model_type {printable(model_type)}."
             " Code from a model is never run: give a model that transformers supports natively.",
         )
-    kept = {key: _without_code_references(value) for key, value in config.items()}
+    kept: dict[str, Any] = _without_dropped(config)
     if model_type in KEYED_MODEL_TYPES:
         kept = {key: value for key, value in kept.items() if key in _LLAMA_LIKE_KEYS}
     else:
@@ -102,8 +106,8 @@ def clean_config(config: Mapping[str, Any]) -> CleanedConfig:
 def clean_file(name: str, data: bytes) -> bytes:
     """Return a small JSON file of a model as it may be given to a loader.
 
-    config.json is cleaned in full; any other `*config.json` loses its references to code. Other
-    files come back unchanged.
+    config.json is cleaned in full; any other `*config.json` loses its references to code and its
+    choice of a cache. Other files come back unchanged.
     """
     if name == "config.json":
         return _dump(clean_config(parse_config(data)).config)
@@ -113,9 +117,9 @@ def clean_file(name: str, data: bytes) -> bytes:
     _refuse_code_selectors(content, name=name)
     if name == GENERATION_CONFIG:
         _refuse_bad_token_ids(content)
-    if not any(key in _CODE_REFERENCES for key, _ in _walk(content)):
+    if not any(key in _DROPPED for key, _ in _walk(content)):
         return data
-    return _dump(_without_code_references(content))
+    return _dump(_without_dropped(content))
 
 
 def _refuse_bad_token_ids(content: Mapping[str, Any]) -> None:
@@ -151,21 +155,17 @@ def _walk(value: Any) -> Iterable[tuple[str, Any]]:
         yield from _walk(child)
 
 
-def _without_code_references(value: Any) -> Any:
+def _without_dropped(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {
-            key: _without_code_references(child)
-            for key, child in value.items()
-            if key not in _CODE_REFERENCES
-        }
+        return {key: _without_dropped(child) for key, child in value.items() if key not in _DROPPED}
     if isinstance(value, list):
-        return [_without_code_references(child) for child in value]
+        return [_without_dropped(child) for child in value]
     return value
 
 
 def _is_selector(key: str) -> bool:
     lowered = key.lower()
-    return (
+    return lowered != _CACHE_CHOICE and (
         lowered.startswith("_attn_implementation")
         or lowered.endswith("_implementation")
         or lowered.endswith("_implementation_internal")

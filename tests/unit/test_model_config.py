@@ -81,6 +81,32 @@ def test_own_code_of_a_native_type_is_dropped_with_a_warning() -> None:
     assert len(cleaned.warnings) == 1
 
 
+@pytest.mark.parametrize("model_type", ["phi3", "mpt", "falcon"])
+def test_own_code_is_dropped_where_other_keys_are_kept(model_type: str) -> None:
+    config = {"model_type": model_type, "unknown": 1, "attn_config": {"auto_map": AUTO_MAP}}
+
+    cleaned = clean_config({**config, "auto_map": AUTO_MAP})
+
+    assert cleaned.config == {**config, "attn_config": {}}
+    assert cleaned.named_code
+
+
+@pytest.mark.parametrize("model_type", ["gemma2", "cohere2"])
+def test_choice_of_a_cache_is_dropped(model_type: str) -> None:
+    config = {"model_type": model_type, "hidden_size": 8}
+
+    cleaned = clean_config({**config, "cache_implementation": "hybrid"})
+
+    assert (cleaned.config, cleaned.warnings) == (config, ())
+    assert clean_config({**config, "text": {"cache_implementation": "x"}}).warnings == ()
+
+
+def test_choice_of_a_cache_is_dropped_for_generation() -> None:
+    data = b'{"cache_implementation": "quantized", "pad_token_id": 0}'
+
+    assert json.loads(clean_file("generation_config.json", data)) == {"pad_token_id": 0}
+
+
 def test_own_code_of_another_type_is_refused() -> None:
     with pytest.raises(UnsafeModelFormat) as caught:
         clean_config({"model_type": "custom", "auto_map": AUTO_MAP})
