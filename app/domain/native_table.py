@@ -1,17 +1,18 @@
 """The tensors of each family's class in the library (transformers 5.24), as data.
 
 One tensor a line: its name, its shape in the letters below, and when it exists (`?setting`,
-`!setting`: if that setting of config.json is true, or false). `{a}` in a name stands for each head,
-`{b}` for each key-value head. tests/integration/test_native_models.py compares with the classes.
+`!setting`: if that setting of config.json is true, or false). `{a}` in a name stands for each
+head, `{b}` for each key-value head, `{e}` for each expert. tests/integration/test_native_models.py
+compares with the classes.
 
 v vocabulary; h hidden size; i neurons, j twice as many; a heads, b key-value heads, d size of one;
 q = a d; k = b d; t = q + 2 k; p positions.
 
-Not listed: falcon, opt and gpt_bigcode, whose shapes follow several settings at once, gemma3 with
-its vision tower, and families of experts.
+`native_derived` has families whose shapes follow several settings at once. Not listed: opt and
+gpt_bigcode, gemma3 with its vision tower, and most families of experts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,10 @@ class NativeFamily:
     class takes for what config.json leaves out (sizes not named: no default). Fields come as in
     config.json; `reads_head_dim` and `shares_heads` say whether a `head_dim` and a
     `num_key_value_heads` there count.
+
+    `derive` works out settings from others; conditions and `letters`, further ones with the
+    setting each stands for, may name them. `dense_layers_field` says how many of the first layers
+    have no experts: the setting `is_sparse` is true in the others.
     """
 
     model_types: tuple[str, ...]
@@ -34,9 +39,12 @@ class NativeFamily:
     reads_head_dim: bool = True
     shares_heads: bool = True
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    derive: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
+    letters: Mapping[str, str] = field(default_factory=dict)
+    dense_layers_field: str | None = None
 
 
-def _both(*modules: str, shape: str = "h", when: str = "") -> str:
+def with_bias(*modules: str, shape: str = "h", when: str = "") -> str:
     """Write the lines of norms that have a weight and a bias."""
     parts = ("weight", "bias")
     return "\n".join(f"{module}.{part} {shape} {when}" for module in modules for part in parts)
@@ -73,6 +81,7 @@ pre_feedforward_layernorm.weight h
 post_feedforward_layernorm.weight h
 """
 _HEAD_NORMS = "\nself_attn.q_norm.weight d\nself_attn.k_norm.weight d\n"
+_HEAD_LAYER_NORMS = ("self_attn.q_layernorm", "self_attn.k_layernorm")
 _GPT_MLP = """
 mlp.{up}.weight i h
 mlp.{up}.bias i
@@ -83,7 +92,7 @@ _GPT_HEADS = ("n_head", "num_attention_heads")
 _GPT_AROUND = f"""
 lm_head.weight v h
 transformer.wte.weight v h
-{_both("transformer.ln_f")}
+{with_bias("transformer.ln_f")}
 """
 _CONV1D = f"""
 attn.c_attn.weight h t
@@ -94,7 +103,7 @@ mlp.c_fc.weight h i
 mlp.c_fc.bias i
 mlp.c_proj.weight i h
 mlp.c_proj.bias h
-{_both("ln_1", "ln_2")}
+{with_bias("ln_1", "ln_2")}
 """
 
 
@@ -150,10 +159,10 @@ NATIVE_FAMILIES: tuple[NativeFamily, ...] = (
     ),
     NativeFamily(
         ("stablelm",),
-        f"{_HEAD}{_both('model.norm')}",
+        f"{_HEAD}{with_bias('model.norm')}",
         f"""{_ATTENTION}{_biases("?use_qkv_bias", "q", "k", "v")}{_GATED_PLAIN}
-        {_both("input_layernorm")}
-        {_both("post_attention_layernorm", when="!use_parallel_residual")}
+        {with_bias("input_layernorm")}
+        {with_bias("post_attention_layernorm", when="!use_parallel_residual")}
         self_attn.q_layernorm.norms.{{a}}.weight d ?qk_layernorm
         self_attn.k_layernorm.norms.{{b}}.weight d ?qk_layernorm
         """,
@@ -207,35 +216,35 @@ NATIVE_FAMILIES: tuple[NativeFamily, ...] = (
     ),
     NativeFamily(
         ("phi",),
-        f"{_HEAD}lm_head.bias v\n{_both('model.final_layernorm')}",
+        f"{_HEAD}lm_head.bias v\n{with_bias('model.final_layernorm')}",
         f"""{_ATTENTION.replace("o_proj", "dense")}{_biases("", "q", "k", "v")}
         self_attn.dense.bias h
-        {_both("self_attn.q_layernorm", "self_attn.k_layernorm", shape="d", when="?qk_layernorm")}
+        {with_bias(*_HEAD_LAYER_NORMS, shape="d", when="?qk_layernorm")}
         {_gpt_mlp("fc1", "fc2")}
-        {_both("input_layernorm")}
+        {with_bias("input_layernorm")}
         """,
     ),
     NativeFamily(
         ("starcoder2",),
-        f"{_HEAD}{_both('model.norm')}",
+        f"{_HEAD}{with_bias('model.norm')}",
         f"""{_ATTENTION}{_biases("?use_bias", "q", "k", "v", "o")}
         mlp.c_fc.weight i h
         mlp.c_fc.bias i ?use_bias
         mlp.c_proj.weight h i
         mlp.c_proj.bias h ?use_bias
-        {_both("input_layernorm", "post_attention_layernorm")}
+        {with_bias("input_layernorm", "post_attention_layernorm")}
         """,
         defaults={"num_key_value_heads": 2, "use_bias": True},
     ),
     NativeFamily(
         ("nemotron",),
-        f"{_HEAD}{_both('model.norm')}",
+        f"{_HEAD}{with_bias('model.norm')}",
         f"""{_ATTENTION}{_OPTIONAL_BIASES}
         mlp.up_proj.weight i h
         mlp.up_proj.bias i ?mlp_bias
         mlp.down_proj.weight h i
         mlp.down_proj.bias h ?mlp_bias
-        {_both("input_layernorm", "post_attention_layernorm")}
+        {with_bias("input_layernorm", "post_attention_layernorm")}
         """,
     ),
     NativeFamily(
@@ -258,7 +267,7 @@ NATIVE_FAMILIES: tuple[NativeFamily, ...] = (
         attn.attention.out_proj.weight h h
         attn.attention.out_proj.bias h
         {_gpt_mlp("c_fc", "c_proj")}
-        {_both("ln_1", "ln_2")}
+        {with_bias("ln_1", "ln_2")}
         """,
         heads_field=("num_heads", "num_attention_heads"),
         activation_field="activation_function",
@@ -275,7 +284,7 @@ NATIVE_FAMILIES: tuple[NativeFamily, ...] = (
         attn.v_proj.weight h h
         attn.out_proj.weight h h
         {_gpt_mlp("fc_in", "fc_out")}
-        {_both("ln_1")}
+        {with_bias("ln_1")}
         """,
         heads_field=_GPT_HEADS,
         activation_field="activation_function",
@@ -289,7 +298,7 @@ NATIVE_FAMILIES: tuple[NativeFamily, ...] = (
         attn.qkv_proj.weight t h
         attn.out_proj.weight h h
         {_gpt_mlp("fc_in", "fc_out")}
-        {_both("ln_1")}
+        {with_bias("ln_1")}
         """,
         heads_field=_GPT_HEADS,
         activation_field="activation_function",
@@ -301,7 +310,7 @@ NATIVE_FAMILIES: tuple[NativeFamily, ...] = (
         f"""
         lm_head.weight v h
         gpt_neox.embed_in.weight v h
-        {_both("gpt_neox.final_layer_norm")}
+        {with_bias("gpt_neox.final_layer_norm")}
         """,
         f"""
         attention.query_key_value.weight t h
@@ -309,7 +318,7 @@ NATIVE_FAMILIES: tuple[NativeFamily, ...] = (
         attention.dense.weight h h
         attention.dense.bias h ?attention_bias
         {_gpt_mlp("dense_h_to_4h", "dense_4h_to_h")}
-        {_both("input_layernorm", "post_attention_layernorm")}
+        {with_bias("input_layernorm", "post_attention_layernorm")}
         """,
         reads_head_dim=False,
         shares_heads=False,
@@ -320,7 +329,7 @@ NATIVE_FAMILIES: tuple[NativeFamily, ...] = (
         f"""
         lm_head.weight v h
         transformer.word_embeddings.weight v h
-        {_both("transformer.word_embeddings_layernorm", "transformer.ln_f")}
+        {with_bias("transformer.word_embeddings_layernorm", "transformer.ln_f")}
         """,
         f"""
         self_attention.query_key_value.weight t h
@@ -328,7 +337,7 @@ NATIVE_FAMILIES: tuple[NativeFamily, ...] = (
         self_attention.dense.weight h h
         self_attention.dense.bias h
         {_gpt_mlp("dense_h_to_4h", "dense_4h_to_h")}
-        {_both("input_layernorm", "post_attention_layernorm")}
+        {with_bias("input_layernorm", "post_attention_layernorm")}
         """,
         heads_field=_GPT_HEADS,
         activation_field=None,
@@ -356,8 +365,3 @@ NATIVE_FAMILIES: tuple[NativeFamily, ...] = (
         shares_heads=False,
     ),
 )
-
-
-def find_family(model_type: str) -> NativeFamily | None:
-    """Find the tensors of a model type; None where they are not listed."""
-    return next((row for row in NATIVE_FAMILIES if model_type in row.model_types), None)

@@ -7,11 +7,15 @@ from typing import Any
 from app.domain.architectures import MlpLayout, find_layout
 from app.domain.errors import Finding
 from app.domain.models import ModelFacts, TensorFact
-from app.domain.native_table import NATIVE_FAMILIES, NativeFamily, find_family
+from app.domain.native_derived import DERIVED_FAMILIES
+from app.domain.native_table import NATIVE_FAMILIES, NativeFamily
 
+_FAMILIES = {name: row for row in (*NATIVE_FAMILIES, *DERIVED_FAMILIES) for name in row.model_types}
 # The families whose tensors this module can list.
-NATIVE_MODEL_TYPES = frozenset(name for row in NATIVE_FAMILIES for name in row.model_types)
+NATIVE_MODEL_TYPES = frozenset(_FAMILIES)
 _MAX_LAYERS = 1000
+# The largest published models of experts have about 50,000; a config may claim any number.
+_MAX_TENSORS = 100_000
 
 # Activations of transformers 5.24 that have no parameters of their own.
 # fmt: off
@@ -87,7 +91,7 @@ def _as_in_class(name: str, expected: Mapping[str, Shape], roots: list[str]) -> 
 
 
 def _setting_findings(config: Mapping[str, Any]) -> Iterator[Finding]:
-    family = find_family(str(config["model_type"]))
+    family = _FAMILIES.get(str(config["model_type"]))
     field = None if family is None else family.activation_field
     activation = None if field is None else config.get(field)
     if activation is not None and str(activation) not in ACTIVATIONS:
@@ -129,15 +133,27 @@ def expected_tensors(config: Mapping[str, Any]) -> Iterator[tuple[str, Shape]]:
     Raises
     ------
     ValueError
-        A size in config.json is missing, or no usable number.
+        A size in config.json is missing, or no usable number, or there are far too many tensors.
     """
+    for count, tensor in enumerate(_every_tensor(config)):
+        if count == _MAX_TENSORS:
+            raise ValueError(
+                f"The sizes in config.json come to more than {_MAX_TENSORS} tensors. Correct them."
+            )
+        yield tensor
+
+
+def _every_tensor(config: Mapping[str, Any]) -> Iterator[tuple[str, Shape]]:
     sizes = _Sizes(config)
     yield from _tensors(sizes, sizes.family.around)
     if sizes.layers > _MAX_LAYERS:
         raise ValueError(f"config.json says {sizes.layers} layers; correct it.")
-    layer = list(_tensors(sizes, sizes.family.layer))
+    dense, sparse = (
+        list(islice(_tensors(sizes, sizes.family.layer, is_sparse=kind), _MAX_TENSORS + 1))
+        for kind in (False, True)
+    )
     for index in range(sizes.layers):
-        for name, shape in layer:
+        for name, shape in dense if index < sizes.dense_layers else sparse:
             yield sizes.layout.module(index, name), shape
 
 
@@ -147,7 +163,7 @@ class _Sizes:
     def __init__(self, config: Mapping[str, Any]) -> None:
         model_type = str(config["model_type"])
         self.family, self.layout = _rows(model_type)
-        self._config = config
+        self._config = config = {**config, **self.family.derive(config)}
         self.layers = self._size(*self.layout.layers_fields)
         hidden = self._size(*self.layout.hidden_fields)
         self.heads = self._size(*self.family.heads_field)
@@ -174,11 +190,28 @@ class _Sizes:
         positions = self.layout.max_positions({**self.family.defaults, **config})
         if positions is not None:
             self.letters["p"] = positions
+        for letter, name in self.family.letters.items():
+            if config.get(name) is not None:
+                self.letters[letter] = self._size(name)
 
-    def has(self, condition: str) -> bool:
+    @property
+    def dense_layers(self) -> int:
+        """Number of first layers without experts: all in most families."""
+        if self.family.dense_layers_field is None:
+            return self.layers
+        count = self._config.get(self.family.dense_layers_field)
+        if type(count) is not int or count < 0:
+            raise ValueError(
+                f"config.json must give {self.family.dense_layers_field} as a whole number. "
+                "Correct it."
+            )
+        return count
+
+    def has(self, condition: str, *, is_sparse: bool) -> bool:
         """Say whether the tensors exist that the table gives this condition."""
         name = condition[1:]
-        is_set = bool(self._config.get(name, self.family.defaults.get(name, False)))
+        default = is_sparse if name == "is_sparse" else self.family.defaults.get(name, False)
+        is_set = bool(self._config.get(name, default))
         return is_set == condition.startswith("?")
 
     def _key_value_heads(self) -> int:
@@ -209,21 +242,21 @@ class _Sizes:
 
 
 def _rows(model_type: str) -> tuple[NativeFamily, MlpLayout]:
-    family, layout = find_family(model_type), find_layout(model_type)
+    family, layout = _FAMILIES.get(model_type), find_layout(model_type)
     if family is None or layout is None:
         raise ValueError(f"the tensors of model_type {model_type} are not listed")
     return family, layout
 
 
-def _tensors(sizes: _Sizes, lines: str) -> Iterator[tuple[str, Shape]]:
+def _tensors(sizes: _Sizes, lines: str, *, is_sparse: bool = False) -> Iterator[tuple[str, Shape]]:
     """Read the lines of the table, leaving out tensors that this model does not have."""
     for line in filter(None, map(str.strip, lines.splitlines())):
         name, *words = line.split()
         conditions = [word for word in words if word[0] in "?!"]
-        if not all(map(sizes.has, conditions)):
+        if not all(sizes.has(condition, is_sparse=is_sparse) for condition in conditions):
             continue
         shape = tuple(sizes.letters[word] for word in words if word not in conditions)
-        repeated = next((letter for letter in "ab" if f"{{{letter}}}" in name), None)
+        repeated = next((letter for letter in "abe" if f"{{{letter}}}" in name), None)
         if repeated is None:
             yield name, shape
             continue

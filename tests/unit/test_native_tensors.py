@@ -97,3 +97,37 @@ def test_other_families_are_not_looked_at() -> None:
 
 def test_list_of_differences_is_cut() -> None:
     assert len(messages(shapes={f"extra.{number}": [1] for number in range(50)})) == 20
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "stablelm", "num_attention_heads": 2**30, "qk_layernorm": True},
+        {"model_type": "deepseek_v2", "n_routed_experts": 2**30, "num_attention_heads": 1},
+        {"model_type": "deepseek_v2", "n_routed_experts": 2**12, "num_hidden_layers": 999},
+    ],
+)
+def test_number_of_tensors_has_a_limit(
+    config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.domain.native_tensors._MAX_TENSORS", 1000)
+
+    (message,) = messages(config)
+
+    assert "more than 1000 tensors" in message
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "falcon", "num_attention_heads": "2"},
+        {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": [1]},
+        {"model_type": "deepseek_v2", "kv_lora_rank": None},
+        {"model_type": "deepseek_v2", "q_lora_rank": "8"},
+        {"model_type": "deepseek_v2", "first_k_dense_replace": -1},
+    ],
+)
+def test_derived_sizes_that_are_no_numbers_are_named(config: dict[str, Any]) -> None:
+    (message,) = messages(config)
+
+    assert "as a whole number" in message
