@@ -43,7 +43,8 @@ class AttentionLayout:
     axis of its weight along which heads lie. `head_norms` normalise each head by itself.
     `obstacle` says why heads cannot be removed in this family, None where they can;
     `divides_hidden` is set where the config class demands that the number of heads divides the
-    hidden size even beside an explicit `head_dim`.
+    hidden size even beside an explicit `head_dim`. `default_heads` is what the config class takes
+    where config.json does not give the number, which published files of that family do.
     """
 
     model_types: tuple[str, ...]
@@ -54,6 +55,7 @@ class AttentionLayout:
     head_norms: tuple[str, ...] = ()
     divides_hidden: bool = False
     obstacle: str | None = None
+    default_heads: int | None = None
 
     @property
     def value(self) -> str | None:
@@ -65,7 +67,9 @@ _QK_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 
 ATTENTION_LAYOUTS: tuple[AttentionLayout, ...] = (
     AttentionLayout(("llama", "gemma2"), divides_hidden=True),
-    AttentionLayout(("gemma3_text", "gemma3"), head_norms=_QK_NORMS, divides_hidden=True),
+    AttentionLayout(
+        ("gemma3_text", "gemma3"), head_norms=_QK_NORMS, divides_hidden=True, default_heads=8
+    ),
     AttentionLayout(("qwen3",), head_norms=_QK_NORMS),
     # olmo2, and cohere with `use_qk_norm`, have norms whose size depends on the number of heads:
     # the check finds their tensors.
@@ -262,7 +266,8 @@ def kept_heads_obstacle(attention: Attention, kept_heads: int) -> str | None:
 
 def _given_heads(facts: ModelFacts, layout: AttentionLayout, mlp_layout: MlpLayout) -> int:
     section = mlp_layout.section(facts.config)
-    value = next((section[name] for name in layout.heads_fields if name in section), None)
+    given = (section[name] for name in layout.heads_fields if name in section)
+    value = next(given, layout.default_heads)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"config.json has no usable `{layout.heads_fields[0]}`")
     return value

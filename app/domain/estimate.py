@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from app.domain.architectures import find_layout
 from app.domain.models import ModelFacts
 
 GIB = 1024**3
@@ -78,10 +79,21 @@ def _stored_width(facts: ModelFacts) -> int:
 
 
 def _activations(facts: ModelFacts, width: int, *, trains: bool) -> int:
-    hidden = _whole_number(facts, "hidden_size")
-    layers = _whole_number(facts, "num_hidden_layers")
+    hidden, layers = _dimensions(facts)
     factor = 16 if trains else ACTIVATION_FACTOR
     return PROBE_TOKENS * hidden * layers * width * factor
+
+
+def _dimensions(facts: ModelFacts) -> tuple[int, int]:
+    """Give hidden size and layers by the names of the model's family; 0 where they are unknown."""
+    layout = find_layout(facts.model_type)
+    if layout is None:
+        return _whole_number(facts, "hidden_size"), _whole_number(facts, "num_hidden_layers")
+    try:
+        dimensions = layout.dimensions(facts.config)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return 0, 0
+    return dimensions.hidden, dimensions.layers
 
 
 def _whole_number(facts: ModelFacts, name: str) -> int:

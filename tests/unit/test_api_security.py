@@ -2,6 +2,8 @@
 
 import math
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -88,3 +90,32 @@ def test_job_on_the_cpu_needs_the_memory_from_the_host() -> None:
 
     assert cpu.peak_gpu_bytes == 0
     assert cpu.peak_host_bytes == gpu.peak_host_bytes + int(4_000_000 * 1.2)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"hidden_size": 8, "num_hidden_layers": 3},
+        {"model_type": "gpt2", "n_embd": 8, "n_layer": 3},
+        {
+            "model_type": "gemma3",
+            "text_config": {"hidden_size": 8, "num_hidden_layers": 3, "intermediate_size": 9},
+        },
+    ],
+)
+def test_activations_are_counted_by_the_names_of_each_family(config: dict[str, Any]) -> None:
+    plain = work(device_class="gpu")
+    facts = replace(plain.facts, config=config)
+
+    added = estimate(replace(plain, facts=facts)).peak_gpu_bytes - estimate(plain).peak_gpu_bytes
+
+    # 1,024 tokens, 8 values of 4 bytes in 3 layers, twice, and a fifth more; 1 byte of rounding.
+    assert added == pytest.approx(1024 * 8 * 4 * 3 * 2 * 1.2, abs=1)
+
+
+@pytest.mark.parametrize("config", [{}, {"n_layer": "3"}, {"text_config": []}])
+def test_sizes_that_cannot_be_read_count_nothing(config: dict[str, Any]) -> None:
+    plain = work()
+    facts = replace(plain.facts, config={"model_type": "gemma3", **config})
+
+    assert estimate(replace(plain, facts=facts)) == estimate(plain)

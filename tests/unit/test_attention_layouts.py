@@ -212,3 +212,16 @@ def test_kept_heads_must_divide_the_hidden_size_only_where_the_config_class_says
 def test_families_without_layout_are_unknown() -> None:
     assert find_attention("bert") is None
     assert find_layout("bert") is None
+
+
+def test_heads_that_gemma_3_leaves_out_are_those_of_its_class() -> None:
+    def change(config: dict[str, Any], tensors: dict[str, TensorFact]) -> None:
+        del config["num_attention_heads"]
+        for layer in range(LAYERS):
+            for module, rows in (("q_proj", 32), ("k_proj", 16), ("v_proj", 16)):
+                tensors[name(layer, module)] = tensor((rows, HIDDEN))
+            tensors[name(layer, "o_proj")] = tensor((HIDDEN, 32))
+
+    attention = read_attention(facts(change, "gemma3_text"))
+
+    assert attention.shape == AttentionShape(LAYERS, HIDDEN, 8, 4, 4)
