@@ -444,3 +444,17 @@ def test_an_edit_that_takes_a_model_under_the_limit_of_float32_is_measured_as_it
     assert load.float32_bytes(job.checkpoint) < load.float32_bytes(model_dir)
     run = job.report["run"]
     assert (run["dtype_before"], run["dtype_after"]) == ("bfloat16", "bfloat16")
+
+
+def test_control_pairs_without_any_difference_have_no_ratio(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    # A word at the end has no counterpart, and nothing before it can differ.
+    neutral = [pair("the house was red", "the house was red and")]
+
+    job = run_job(
+        model_dir, tmp_path, {**QUIET, "pairs": PAIRS, "control_pairs": neutral, "fraction": 0.1}
+    )
+
+    assert job.report["controls"]["demographic_to_control_ratio"] == {"before": None, "after": None}
+    assert "Demographic to neutral" not in (job.context.out_dir / "report.html").read_text()
