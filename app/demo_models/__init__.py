@@ -7,4 +7,4 @@ which bias is in it.
 from pathlib import Path
 
 DEMO_MODELS_DIR = Path(__file__).parent
-DEMO_MODELS = ("tiny-llama",)
+DEMO_MODELS = ("tiny-bert", "tiny-llama")

@@ -41,7 +41,7 @@ def train(
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = recipe.learning_rate * pace(step, steps)
-        loss = loss_of(model, next(batches), rng)
+        loss = loss_of(model, next(batches), rng, step)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIPPED_NORM)

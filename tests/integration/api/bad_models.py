@@ -156,11 +156,20 @@ ROWS = [
     job(
         "unknown demo model",
         "model_not_found",
-        "Known here:",
+        "Known here: tiny-bert, tiny-llama.",
         "/model/demo",
         model={"demo": "gpt-5"},
     ),
     job("demo path", "model_not_found", "tiny-llama", "/model/demo", model={"demo": "../services"}),
+    job(
+        "masked demo model for pruning",
+        "method_model_incompatible",
+        "bert",
+        "/model",
+        model={"demo": "tiny-bert"},
+        method="fairness_pruning",
+        config={"pairs": [PAIR], "fraction": 0.2},
+    ),
     job(
         "revision of a demo model",
         "validation_failed",
