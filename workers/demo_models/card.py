@@ -31,8 +31,9 @@ pipeline_tag: {task}
 
 # {name}
 
-{RECIPES[name].title}. It comes with Evenhand for demos and tests: `{{"demo": "{name}"}}` is its
-name as the `model` of a job. Plain transformers loads it: `{auto}.from_pretrained(FOLDER)`.
+{RECIPES[name].title}.
+It comes with Evenhand for demos and tests: the `model` of a job is `{{"demo": "{name}"}}`.
+Plain transformers loads it: `{auto}.from_pretrained(FOLDER)`.
 """
 
 
@@ -41,10 +42,10 @@ def _how_made(name: str, made: Mapping[str, Any]) -> str:
     return f"""## How it was made
 
 `python -m workers.demo_models.train {name}`, from nothing but text that the repository generates:
-{corpus["stories"]:,} stories of one to three sentences ({corpus["words"]:,} words, seed
-{corpus["seed"]}) about named people, their jobs and what they like. The grammar is in
-`workers/data/demo_world`. Its tables say how likely a nurse or a pilot is a woman, so the bias of
-the text, and with it of the model, has a known cause.
+{corpus["stories"]:,} stories of one to three sentences ({corpus["words"]:,} words, seed {corpus["seed"]})
+about named people, their jobs and what they like. The grammar is in `workers/data/demo_world`. Its
+tables say how likely a nurse or a pilot is a woman, so the bias of the text, and with it of the
+model, has a known cause.
 
 | | |
 |---|---|
