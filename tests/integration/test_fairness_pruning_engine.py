@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from app.domain.errors import JobErrorCode, JobFailure
+from app.domain.ids import IdPrefix, format_id, new_id
 from tests.fairness_pruning_jobs import PAIR_0, QUIET, Job, job_context, pair, run_job, word_model
 from tests.tiny_models import FAMILIES, LAYERS, NEURONS
 from workers.methods.fairness_pruning.controls import (
@@ -223,10 +224,14 @@ def test_one_pair_and_one_neuron_are_told_in_the_singular(model_dir: Path, tmp_p
 
 
 def test_card_tells_how_to_repeat_its_job(model_dir: Path, tmp_path: Path) -> None:
-    job = run_job(model_dir, tmp_path, {"pairs": PAIRS, "fraction": 0.1, **QUIET})
+    context = job_context(model_dir, tmp_path, {"pairs": PAIRS, "fraction": 0.1, **QUIET})
+    job_id = format_id(IdPrefix.JOB, new_id())
+    context.provenance = {**context.provenance, "job_id": job_id}
 
-    card = (job.checkpoint / "README.md").read_text()
-    assert f"/v1/jobs/{job.context.provenance['job_id']}/spec" in card
+    run_locally(Engine(), context)
+
+    card = (context.out_dir / "checkpoint" / "README.md").read_text()
+    assert f"/v1/jobs/{job_id}/spec" in card
 
 
 def test_few_held_out_pairs_allow_no_claim(model_dir: Path, tmp_path: Path) -> None:
