@@ -225,7 +225,7 @@ def test_one_pair_and_one_neuron_are_told_in_the_singular(model_dir: Path, tmp_p
 
 def test_card_tells_how_to_repeat_its_job(model_dir: Path, tmp_path: Path) -> None:
     context = job_context(model_dir, tmp_path, {"pairs": PAIRS, "fraction": 0.1, **QUIET})
-    job_id = format_id(IdPrefix.JOB, new_id())
+    job_id = format_id(IdPrefix.JOB, new_id(now_ms=1_767_225_600_000))
     context.provenance = {**context.provenance, "job_id": job_id}
 
     run_locally(Engine(), context)
