@@ -45,7 +45,7 @@ def findings_of(
     errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | None, *, prefix: Location = ()
 ) -> tuple[Finding, ...]:
     """Rewrite pydantic's errors about `model` as findings below `prefix`."""
-    found = [_finding(error, model, prefix) for error in errors]
+    found = [_finding(error, model, prefix) for error in errors if not _is_echo(error)]
     return tuple(dict.fromkeys(found))
 
 
@@ -79,6 +79,16 @@ def _finding(error: Mapping[str, Any], model: type[BaseModel] | None, prefix: Lo
     else:
         message = _sentence(str(error["msg"]))
     return Finding(json_pointer((*prefix, *location)), code, message)
+
+
+def _is_echo(error: Mapping[str, Any]) -> bool:
+    """Tell a list that counts as short only because entries of it were refused already."""
+    sent = error.get("input")
+    return (
+        error["type"] == "too_short"
+        and isinstance(sent, list | tuple | dict)
+        and len(sent) >= error["ctx"]["min_length"]
+    )
 
 
 def _place(error: Mapping[str, Any]) -> Location:

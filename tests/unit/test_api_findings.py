@@ -1,5 +1,7 @@
 """Validation errors as findings."""
 
+from typing import Annotated
+
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
@@ -70,6 +72,18 @@ def test_misspelt_field_gets_a_suggestion_at_any_depth(body: object, pointer: st
     (found,) = findings(body)
 
     assert found == (pointer, "unknown_field", "Unknown field 'alfa'. Did you mean 'alpha'?")
+
+
+def test_a_list_whose_entries_are_wrong_is_not_called_too_short() -> None:
+    layers = TypeAdapter(Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)])
+
+    found = {}
+    for sent in ((-1,), ()):
+        with pytest.raises(ValidationError) as error:
+            layers.validate_python(sent)
+        found[sent] = [one.code for one in findings_of(error.value.errors(), None)]
+
+    assert found == {(-1,): ["greater_than_equal"], (): ["too_short"]}
 
 
 def test_field_like_no_other_gets_the_list() -> None:
