@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
@@ -404,3 +404,16 @@ def test_progress_ends_at_the_total(tmp_path: Path) -> None:
 
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1] > 0
+
+
+def test_masks_that_old_versions_stored_are_no_parameters(tmp_path: Path) -> None:
+    base = save_tiny_model(tmp_path / "base", "gpt2")
+    masks = {f"transformer.h.{n}.attn.bias": torch.ones(1, 1, 64, 64) for n in range(LAYERS)}
+    tensors = load_file(base / "model.safetensors")
+    save_file({**tensors, **masks}, base / "model.safetensors", metadata={"format": "pt"})
+
+    report = edit(base, tmp_path / "out", EVEN)
+
+    trained = AutoModelForCausalLM.from_pretrained(base).num_parameters()
+    assert report.parameters_before == trained
+    assert set(masks) <= set(load_file(tmp_path / "out" / "model.safetensors"))

@@ -16,6 +16,7 @@ from typing import Any
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.models import FileFact
+from app.domain.native_tensors import is_old_buffer
 from app.security.model_files import CONFIG, WEIGHTS_INDEX, is_allowed_file, is_weight_file
 from workers.methods.fairness_pruning.edit_plan import EditPlan, plan_edit
 from workers.methods.fairness_pruning.heads.edits import HeadRemoval
@@ -190,10 +191,12 @@ def _bytes_after(checkpoint: CheckpointFiles, plan: EditPlan) -> int:
 
 
 def _parameters(checkpoint: CheckpointFiles, edits: Mapping[str, Edit]) -> int:
+    """Count what was trained: the causal masks of old files are a tenth of GPT-2, and constants."""
     return sum(
         edited_size(tensor, edits.get(tensor.name)) // tensor.item_bytes
         for shard in checkpoint.shards
         for tensor in shard.tensors
+        if not is_old_buffer(tensor.name)
     )
 
 
