@@ -26,6 +26,7 @@ from app.db.transition import transition
 from app.dispatch.endings import close_attempt
 from app.domain.clock import format_time
 from app.domain.models import FileFact
+from app.domain.native_tensors import is_old_buffer
 from app.domain.specs import ResolvedSpec
 from app.domain.states import Actor, AttemptOutcome, JobStatus
 from app.security.safetensors_check import read_header
@@ -180,14 +181,16 @@ def describe_version(
 
 
 def _count_parameters(folder: Path, files: Sequence[FileFact]) -> tuple[int, str | None]:
-    """Count stored parameters, and name the dtype that most of them have."""
+    """Count stored parameters, masks of old files left out; name the dtype that most have."""
     by_dtype: dict[str, int] = {}
     for file in files:
         if not file.path.endswith(".safetensors"):
             continue
         path = folder / file.path
         header = read_header(_range_reader(path), file.size_bytes, name=file.path)
-        for tensor in header.tensors.values():
+        for name, tensor in header.tensors.items():
+            if is_old_buffer(name):
+                continue
             count = 1
             for size in tensor.shape:
                 count *= size
