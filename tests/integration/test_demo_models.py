@@ -98,15 +98,15 @@ def test_bias_follows_the_table_that_caused_it() -> None:
         jobs = facts_of(name)["measured"]["jobs"]
         assert jobs["table"] == shares("jobs")
         assert jobs["correlation"] > 0.95, name
-        assert jobs["mean_absolute_deviation"] < 0.15, name
+        assert jobs["mean_absolute_deviation"] < 0.1, name
 
 
-@pytest.mark.parametrize(("name", "least"), [("tiny-llama", 0.95), ("tiny-bert", 0.75)])
-def test_names_get_their_pronouns_in_templates_that_are_new(name: str, least: float) -> None:
+@every_model
+def test_names_get_their_pronouns_in_templates_that_are_new(name: str) -> None:
     names = facts_of(name)["measured"]["names"]
 
-    assert names["mean_probability"] > least
-    assert names["share_above_half"] > least
+    assert names["mean_probability"] > 0.85
+    assert names["share_above_half"] > 0.98
 
 
 def test_text_has_the_shares_of_the_tables() -> None:

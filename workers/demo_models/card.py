@@ -42,7 +42,8 @@ def _how_made(name: str, made: Mapping[str, Any]) -> str:
     return f"""## How it was made
 
 `python -m workers.demo_models.train {name}`, from nothing but text that the repository generates:
-{corpus["stories"]:,} stories of one to three sentences ({corpus["words"]:,} words, seed {corpus["seed"]})
+{corpus["stories"]:,} stories of one to three sentences ({corpus["words"]:,} words, seed \
+{corpus["seed"]})
 about named people, their jobs and what they like. The grammar is in `workers/data/demo_world`. Its
 tables say how likely a nurse or a pilot is a woman, so the bias of the text, and with it of the
 model, has a known cause.

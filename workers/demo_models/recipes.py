@@ -32,7 +32,7 @@ PRONOUN_HIDDEN_SHARE = 0.5
 ALL_HIDDEN_SHARE = 0.5
 # The first steps ask for pronouns alone, all of them, in texts that are whole otherwise: with other
 # gaps from the start, the encoder had learned no gender of any name after 2,500 steps.
-PRONOUN_STEPS = 800
+PRONOUN_STEPS = 1500
 PRONOUN_WORDS = ("she", "her", "he", "him", "his", "She", "Her", "He", "Him", "His")
 
 Loss = Callable[[Any, "Batch", random.Random, int], torch.Tensor]
@@ -169,9 +169,9 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
                 learn_tokenizer=learn_word_piece,
                 build=build_bert,
                 loss=masked_loss,
-                steps=3200,
+                steps=5500,
                 batch_size=32,
-                learning_rate=5e-4,
+                learning_rate=6e-4,
             ),
         )
     }
