@@ -8,7 +8,7 @@ import pytest
 from tests.report_samples import METRICS, sample_rows
 from workers.reports.heat_map import HeatPanel, SlotRow, draw_heat_map, token_heat_map
 from workers.reports.layer_map import LayerPanel, draw_layer_map, layer_position_map
-from workers.reports.measured_forest import draw_measured, measured_forest
+from workers.reports.measured_forest import draw_measured, measured_forests
 from workers.reports.neuron_plot import Overlap, draw_neuron_map, neuron_map_picture
 from workers.reports.raster import binned
 
@@ -132,7 +132,8 @@ def test_a_neuron_map_of_one_category_has_no_overlap():
 def test_measured_values_and_intervals_are_those_of_the_twin():
     rows = [row for row in sample_rows() if row.metric == "bias_metric_parity"]
     titles = {name: info.title for name, info in METRICS.items()}
-    twin = json.loads(measured_forest(rows, titles=titles).twin)
+    (picture,) = measured_forests(rows, titles=titles, units={})
+    twin = json.loads(picture.twin)
 
     drawn = [list(line.get_xdata()) for line in draw_measured(twin).axes[0].lines]
 

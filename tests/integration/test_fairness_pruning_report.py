@@ -244,9 +244,21 @@ def test_page_tells_every_metric_with_direction_and_finding(
     assert len(articles) == len(METHOD.metrics) + 1
     for metric, article in zip(METHOD.metrics, articles, strict=False):
         assert f"<h3>{metric.title}</h3>" in article
-        assert MEANINGS[metric.name] in article
+        assert MEANINGS[metric.name].partition("{")[0] in article
         assert "Lower is better; the ideal is 0." in article
         assert "On 6 selection pairs: " in article
+
+
+def test_components_of_the_mean_are_those_that_the_family_has(
+    model_dir: Path, tmp_path: Path
+) -> None:
+    gated = run(model_dir, tmp_path)
+    plain = run(word_model(tmp_path / "gpt2", "gpt2"), tmp_path / "plain")
+
+    assert "attention output, MLP output, gate projection, up projection" in page_of(gated)
+    assert "attention output, MLP output, up projection" in page_of(plain)
+    assert "gate projection" not in page_of(plain)
+    assert "gate and up projection" not in page_of(plain)
 
 
 def test_compliance_sheet_of_a_job_names_its_data_and_its_gaps(

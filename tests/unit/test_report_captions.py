@@ -40,9 +40,9 @@ def test_kinds_come_in_a_fixed_order_and_unknown_ones_last():
 @pytest.mark.parametrize(
     "name",
     [
-        "forest_bias_metric_mlp", "before_after", "controls", "amplification",
-        "mean_diff_mlp_output", "heatmap_mlp_output_layer_0", "layer_neuron_mlp_output",
-        "neuron_map", "pca_mlp_output_layer_0",
+        "forest_bias_metric_mlp", "measured_bias_metric_mlp", "before_after", "controls",
+        "amplification", "mean_diff_mlp_output", "heatmap_mlp_output_layer_0",
+        "layer_neuron_mlp_output", "neuron_map", "pca_mlp_output_layer_0",
     ],
 )  # fmt: skip
 def test_every_kind_says_in_a_sentence_how_to_read_it(name):

@@ -93,7 +93,7 @@ def _panel(axes: Axes, panel: Mapping[str, Any]) -> None:
             ends = group[f"ci95_{stage}"]
             if ends is not None:
                 axes.plot([place, place], scale.scaled(ends), color=INK, lw=1.2)
-    names = [f"{textwrap.fill(printable(g['group'], limit=44), 18)}\nn = {g['n']}" for g in groups]
+    names = [f"{textwrap.fill(printable(g['group'], limit=44), 13)}\nn = {g['n']}" for g in groups]
     axes.set_xticks(range(len(groups)), names)
     axes.set_xlim(-0.7, len(groups) - 0.3)
     axes.set_title(

@@ -30,6 +30,12 @@ _KINDS = (
         "is coloured, blue for better and orange for worse.",
     ),
     _Kind(
+        "measured",
+        "How far apart the prompts lie",
+        "Each line is one group of pairs: the dot is the mean over its pairs, the bar the 95 % "
+        "interval of that mean; further right means that the swapped word matters more.",
+    ),
+    _Kind(
         "before_after",
         "Before and after",
         "Grey is the base model, blue the edited model, the thin line is the 95 % interval; a "
@@ -55,15 +61,15 @@ _KINDS = (
     ),
     _Kind(
         "layer_neuron",
-        "Which neurons react, layer by layer",
-        "Each row is a layer, each column a group of neighbouring neurons; strong colours react "
-        "more to one of the two words, pale ones to both alike.",
+        "Which outputs move, layer by layer",
+        "Each row is a layer, each column a group of neighbouring positions in its output; orange "
+        "is higher for the second prompt, blue lower, pale the same for both.",
     ),
     _Kind(
         "heatmap",
-        "Which words and neurons react",
-        "Each row is a token of the prompts, each column a group of neighbouring neurons; the "
-        "stronger the colour, the more the reaction differs between the two prompts.",
+        "Which words are treated differently",
+        "Each row is a token of the prompts, each column a group of neighbouring positions in the "
+        "layer's output; the darker the colour, the more the two prompts differ there.",
     ),
     _Kind(
         "neuron_map",

@@ -33,13 +33,13 @@ from workers.runtime.context import SummaryRow
 UNRELIABLE = MUTED
 
 # Inches. At this width the text can be read on a phone and in half a column of A4.
-_WIDTH = 4.6
-_MARGIN = 0.16
+_WIDTH = 4.1
+_MARGIN = 0.12
 _ROW, _AXIS, _LEGEND = 0.5, 0.34, 0.46
 _LEGEND_WIDTH = 2
 # Heights within a row of one: the text stands above its two marks.
 _TEXT, _BEFORE, _AFTER = -0.3, 0.08, 0.3
-_LONGEST_NAME = 34
+_LONGEST_NAME = 26
 
 
 def forest_name(metric: str) -> str:
@@ -73,8 +73,8 @@ def _forest(
     title, unit = titles.get(metric, metric), units.get(metric, "")
     data = {
         "title": title,
-        "subtitle": f"Dot: mean{f' ({unit})' if unit else ''}; bar: 95 % interval; right: change, "
-        "its interval, number of units",
+        "subtitle": f"Dot: mean{f' ({unit})' if unit else ''}; bar: 95 % interval. "
+        "Right: change with its interval",
         "metric": metric,
         "unit": unit,
         "rows": [_twin(row) for row in rows],
@@ -127,7 +127,8 @@ def _draw_row(axes: Axes, position: int, row: Mapping[str, Any]) -> None:
         "va": "center",
         "parse_math": False,
     }
-    name = printable(row["group"] or "all groups", limit=_LONGEST_NAME)
+    group = (row["group"] or "all groups").removesuffix(f" {row['unit']}s")
+    name = printable(group, limit=_LONGEST_NAME)
     axes.text(0, position + _TEXT, name, fontsize=TEXT_SIZE, color=INK, **place)
     axes.text(
         1, position + _TEXT, _change(row), fontsize=SMALL_SIZE, color=INK, ha="right", **place
@@ -170,11 +171,11 @@ def _verdict_style(improved: bool | None) -> tuple[str, str]:
 
 
 def _change(row: Mapping[str, Any]) -> str:
-    """Return the change with its interval and n as text."""
+    """Return the change with its interval as text."""
     scale = scale_for([row["before"], row["after"]])
     delta, *ends = signed_alike(scale.scaled([row["delta"], *(row["ci95_delta"] or ())]))
     interval = f" ({' to '.join(ends)})" if ends else ""
-    return f"{delta}{interval}{scale.times}, n = {row['n']}"
+    return f"{delta}{interval}{scale.times}"
 
 
 def _handles() -> list[Line2D]:

@@ -1,4 +1,4 @@
-"""What was measured on one model, with intervals: one panel a metric, one line a group."""
+"""What was measured on one model, with intervals: one picture a metric, one line a group."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,6 @@ from workers.reports.picture import (
     INK,
     MUTED,
     SMALL_SIZE,
-    TEXT_SIZE,
     Picture,
     decimals_for,
     dress,
@@ -27,31 +26,45 @@ from workers.reports.raster import Sheet
 from workers.runtime.context import SummaryRow
 
 # Inches.
-_WIDTH = 6.4
-_LEFT, _RIGHT = 1.85, 1.75
-_ROW, _TITLE, _AXIS = 0.33, 0.36, 0.34
+_WIDTH = 5.2
+_LEFT, _RIGHT = 1.6, 1.6
+_ROW, _AXIS = 0.33, 0.34
 
 
-def measured_forest(rows: Sequence[SummaryRow], *, titles: Mapping[str, str]) -> Picture:
-    """Draw value and 95 % interval of each metric and group of a model that was only measured.
+def measured_forests(
+    rows: Sequence[SummaryRow], *, titles: Mapping[str, str], units: Mapping[str, str]
+) -> tuple[Picture, ...]:
+    """Draw value and 95 % interval of each group of a model that was only measured.
 
     Parameters
     ----------
     rows
         Lines of the table; those without a value are left out. Groups without an ideal (neutral
         control pairs) are drawn hollow.
-    titles
-        Readable title with unit of each metric by name.
+    titles, units
+        Readable title and unit of each metric by name; there is one picture a metric.
     """
     shown = [row for row in rows if row.before is not None]
+    return tuple(
+        _measured([row for row in shown if row.metric == metric], titles, units)
+        for metric in dict.fromkeys(row.metric for row in shown)
+    )
+
+
+def _measured(
+    rows: Sequence[SummaryRow], titles: Mapping[str, str], units: Mapping[str, str]
+) -> Picture:
+    """Draw one metric."""
+    metric = rows[0].metric
+    unit = units.get(metric, "")
     data = {
-        "title": "How far the two prompts of a pair lie apart in the model",
-        "subtitle": "Dots: mean over pairs; bars: 95 % bootstrap interval. Hollow: neutral control "
-        "pairs, for comparison",
+        "title": titles.get(metric, metric),
+        "subtitle": f"Dot: mean{f' ({unit})' if unit else ''}; bar: 95 % interval. Hollow: "
+        "neutral control pairs, for comparison",
+        "metric": metric,
+        "unit": unit,
         "rows": [
             {
-                "metric": row.metric,
-                "title": titles.get(row.metric, row.metric),
                 "group": printable(row.group or "all pairs", 60),
                 "value": row.before,
                 "ci95": None if row.ci95_before is None else list(row.ci95_before),
@@ -59,36 +72,21 @@ def measured_forest(rows: Sequence[SummaryRow], *, titles: Mapping[str, str]) ->
                 "n": row.n,
                 "unit": row.unit,
             }
-            for row in shown
+            for row in rows
         ],
     }
-    metrics = len({row.metric for row in shown})
-    alt = f"Dot plot of {len(shown)} values of {metrics} metrics with intervals, as in the table."
-    return make_picture("measured", data, draw_measured, alt=alt)
+    alt = f"Dot plot of {len(rows)} values of {data['title']} with intervals, as in the table."
+    return make_picture(f"measured_{metric}", data, draw_measured, alt=alt)
 
 
 def draw_measured(data: Mapping[str, Any]) -> Figure:
-    """Draw the twin of `measured_forest`."""
-    metrics = list(dict.fromkeys(row["metric"] for row in data["rows"]))
-    grouped = [[row for row in data["rows"] if row["metric"] == metric] for metric in metrics]
-    top = head_height(data["title"], data["subtitle"], _WIDTH)
-    total = top + sum(_TITLE + _ROW * len(group) + _AXIS for group in grouped) + 0.1
+    """Draw the twin of one of the `measured_forests`."""
+    top = head_height(data["title"], data["subtitle"], _WIDTH) + 0.06
+    height = _ROW * len(data["rows"])
+    total = top + height + _AXIS
     figure = new_figure(_WIDTH, total, is_placed=True)
-    sheet = Sheet(figure, _WIDTH, total)
-    for group in grouped:
-        top += _TITLE
-        height = _ROW * len(group)
-        _panel(sheet.axes(_LEFT, top, _WIDTH - _LEFT - _RIGHT, height), group)
-        figure.text(
-            8 / (72 * _WIDTH),
-            1 - (top - 0.07) / total,
-            group[0]["title"],
-            fontsize=TEXT_SIZE,
-            fontweight="bold",
-            color=INK,
-            parse_math=False,
-        )
-        top += height + _AXIS
+    axes = Sheet(figure, _WIDTH, total).axes(_LEFT, top, _WIDTH - _LEFT - _RIGHT, height)
+    _panel(axes, data["rows"])
     head(figure, data["title"], data["subtitle"])
     return figure
 
@@ -113,13 +111,13 @@ def _panel(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
             linespacing=1.2,
             parse_math=False,
         )
-    names = [textwrap.fill(row["group"], 27) for row in rows]
+    names = [textwrap.fill(row["group"], 24) for row in rows]
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     dress(axes, grid_axis="x")
     axes.set_xlim(left=0)
     axes.ticklabel_format(axis="x", useOffset=False)
-    axes.locator_params(axis="x", nbins=5)
+    axes.locator_params(axis="x", nbins=4)
     axes.xaxis.get_offset_text().set(fontsize=SMALL_SIZE, color=MUTED)
     for label in axes.get_yticklabels():
         label.set(color=INK, parse_math=False)

@@ -153,7 +153,7 @@ def _head_lines(title: str, subtitle: str, width: float) -> list[tuple[str, floa
         *((line, TITLE_SIZE, "bold", INK) for line in textwrap.wrap(title, int(10.8 * width))),
         *(
             (line, TEXT_SIZE, "normal", MUTED)
-            for line in textwrap.wrap(subtitle, int(14.5 * width))
+            for line in textwrap.wrap(subtitle, int(14.2 * width))
         ),
     ]
 
@@ -229,6 +229,11 @@ def scale_for(values: Sequence[float]) -> Scale:
     if largest == 0 or largest >= _SMALLEST_PLAIN:
         return Scale(0)
     return Scale(3 * math.floor(math.log10(largest) / 3))
+
+
+def true_minus(text: str) -> str:
+    """Return a number as text with a true minus sign in place of the hyphen."""
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def signed_alike(values: Sequence[float]) -> list[str]:

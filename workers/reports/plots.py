@@ -192,8 +192,8 @@ def controls_dots(
     """
     data = {
         "title": "Reduction by this selection and by the removal controls",
-        "subtitle": "Behavioural reduction of the internal difference; as many neurons are removed "
-        "in each layer",
+        "subtitle": "Behavioural reduction of the internal difference; each control takes as much "
+        "out of every layer",
         "unit": unit,
         "evaluations": [
             {

@@ -16,6 +16,7 @@ DASH = "\N{EN DASH}"
 _MAX_EXTRA_DECIMALS = 3
 # The usual level; the sign-flip test keeps it at any number of units, the interval does not.
 BORDERLINE_P = 0.05
+_GROUPED_FROM = 10_000
 
 INTERVAL_NOTE = (
     "Intervals are 95 % bootstrap intervals over the unit named in each row; the interval of the "
@@ -262,7 +263,12 @@ def _cell_text(cell: Cell) -> str:
         return DASH
     if isinstance(cell, float):
         return f"{cell:.4g}".replace("-", "\N{MINUS SIGN}") if isfinite(cell) else "not finite"
-    return str(cell)
+    return grouped(cell) if isinstance(cell, int) else str(cell)
+
+
+def grouped(number: int) -> str:
+    """Return a whole number with separators of thousands from five digits on."""
+    return f"{number:,}" if abs(number) >= _GROUPED_FROM else f"{number}"
 
 
 def size_text(size_bytes: int) -> str:

@@ -10,6 +10,8 @@ from scipy import stats
 
 from workers.methods.fairness_pruning.capture import CapturePoint
 from workers.methods.fairness_pruning.diagnosis import Array, Diagnosis
+from workers.reports.component_names import component_label
+from workers.reports.picture import true_minus
 
 CURVE_POINTS = (
     CapturePoint.ATTENTION_OUTPUT,
@@ -99,7 +101,7 @@ def amplification_sentence(found: Mapping[str, Any]) -> str:
 
 
 def _place(onset: Mapping[str, Any]) -> str:
-    return f"layer {onset['layer']} ({onset['component'].replace('_', ' ')})"
+    return f"layer {onset['layer']} ({component_label(onset['component'])})"
 
 
 def _growth_sentences(found: Mapping[str, Any]) -> list[str]:
@@ -109,7 +111,8 @@ def _growth_sentences(found: Mapping[str, Any]) -> list[str]:
         return []
     direction = "rises" if slope > 0 else "falls" if slope < 0 else "stays level"
     by = "" if slope == 0 else f" by {abs(100 * slope):.3g} percentage points"
-    correlation = "" if rank is None else f" (rank correlation with depth {rank:+.2f})"
+    signed = "" if rank is None else true_minus(f"{rank:+.2f}")
+    correlation = f" (rank correlation with depth {signed})" if signed else ""
     sentence = (
         f"In the MLP outputs it {direction}{by} from the first layer to the last{correlation}"
     )

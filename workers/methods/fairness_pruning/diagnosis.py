@@ -77,6 +77,7 @@ class _Recorder:
     points: tuple[CapturePoint, ...]
     kept_points: tuple[CapturePoint, ...]
     sums: dict[str, Tensor]  # each (points, layers, pairs)
+    not_finite: Tensor  # (points, layers, pairs)
     kept_weights: Tensor | None  # (layers, neurons, sets), each set sums to 1
     kept_sums: Tensor  # (2, sets, kept points, layers, pairs)
     scores: BiasScores | None
@@ -125,6 +126,9 @@ class _Recorder:
         }
         for name, value in values.items():
             self.sums[name][where].index_copy_(0, batch.numbers, value)
+        # The sums do not tell whose it was: in a product a NaN spreads to the other pairs.
+        broken = (is_in_pair & ~torch.isfinite(scale)).any(1)
+        self.not_finite[where].index_copy_(0, batch.numbers, broken)
 
     def _add_kept(self, point: CapturePoint, layer: int, means: Tensor, batch: PairBatch) -> None:
         position = self.kept_points.index(point)
@@ -243,6 +247,7 @@ def _new_recorder(
     return _Recorder(
         points=points,
         kept_points=kept_points,
+        not_finite=torch.zeros(shape, dtype=torch.bool, device=device),
         sums={name: torch.zeros(shape, dtype=torch.float64, device=device) for name in STATISTICS},
         kept_weights=None if kept is None else _kept_weights(kept).to(device),
         kept_sums=torch.zeros(kept_shape, dtype=torch.float64, device=device),
@@ -265,10 +270,10 @@ def _row_norms(rows: Tensor, order: float) -> Tensor:
 
 
 def _require_finite(recorder: _Recorder, batch: PairBatch) -> None:
-    is_finite = torch.isfinite(recorder.sums["scale"][:, :, batch.numbers])
-    if not bool(is_finite.all()):
+    broken = recorder.not_finite[:, :, batch.numbers]
+    if bool(broken.any()):
         # A NaN spreads from its layer to all later ones: name the first.
-        layer, point, column = (int(n) for n in (~is_finite).transpose(0, 1).nonzero()[0])
+        layer, point, column = (int(n) for n in broken.transpose(0, 1).nonzero()[0])
         raise _not_finite(f"{recorder.points[point]}_layer_{layer}", int(batch.numbers[column]))
     if recorder.losses is not None:
         is_finite = torch.isfinite(recorder.losses[batch.numbers])

@@ -18,9 +18,10 @@ from workers.methods.fairness_pruning.glossary import GLOSSARY
 from workers.methods.fairness_pruning.model_names import model_name
 from workers.methods.fairness_pruning.neuron_sections import neuron_sections
 from workers.methods.fairness_pruning.page import references, reproduce_block
-from workers.methods.fairness_pruning.page_sections import subtitle_pairs
+from workers.methods.fairness_pruning.page_sections import GROWTH_NOTE, subtitle_pairs
 from workers.methods.fairness_pruning.report import amplification_entry
 from workers.methods.fairness_pruning.warnings import pair_warnings
+from workers.reports.component_names import component_label
 from workers.reports.document import (
     Cell,
     Fact,
@@ -125,7 +126,7 @@ def _headline(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
         onset, slope = found["onset"], found["slope"]
         where = "nowhere" if onset is None else f"layer {onset['layer']}"
         detail = f"first place above {100 * found['threshold']:g} % of the size of the activations"
-        component = "" if onset is None else f", {onset['component'].replace('_', ' ')}"
+        component = "" if onset is None else f", {component_label(onset['component'])}"
         numbers.append(HeadlineNumber(label="Onset", value=where, detail=f"{detail}{component}"))
         if slope is not None:
             rise = f"{100 * slope:+.3g}".replace("-", "\N{MINUS SIGN}")
@@ -209,7 +210,7 @@ def _growth_section(evidence: Evidence, figures: tuple[str, ...]) -> Section:
     found = amplification_entry(evidence)["before"]
     return Section(
         title="Where the difference grows",
-        text=() if found is None else (found["sentence"],),
+        text=(GROWTH_NOTE,),
         tables=() if found is None else (_growth_table(found),),
         figures=figures,
     )
@@ -242,6 +243,10 @@ def _metric_table(evidence: Evidence) -> Table:
     )
 
 
+def _place(onset: dict[str, Any]) -> str:
+    return f"layer {onset['layer']}, {component_label(onset['component'])}"
+
+
 def _growth_table(found: dict[str, Any]) -> Table:
     """Put onset, slope and jump of the pairs beside those of the control pairs."""
     groups = [("demographic pairs", found)]
@@ -254,7 +259,7 @@ def _growth_table(found: dict[str, Any]) -> Table:
         rows.append(
             (
                 name,
-                "never" if onset is None else f"layer {onset['layer']}, {onset['component']}",
+                "never" if onset is None else _place(onset),
                 f"{len(by_pair)} of {len(values['onset_by_pair'])}",
                 values["slope"],
                 values["rank_correlation"],

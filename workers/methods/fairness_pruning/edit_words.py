@@ -22,7 +22,7 @@ from workers.methods.fairness_pruning.model_names import model_name, origin_fact
 from workers.methods.fairness_pruning.page_sections import subtitle_pairs
 from workers.models.tensor_files import open_checkpoint
 from workers.reports.document import Fact, sort_rows
-from workers.reports.wording import counted, size_text
+from workers.reports.wording import counted, grouped, size_text
 
 EXTENSION_NOTE = (
     "The article on the method knows MLPs with a gate only. This family has none, so the method "
@@ -38,7 +38,7 @@ _IMPORTANCE = {
     "hybrid": "the weights around the neuron and how active it is on ordinary text",
 }
 _POINTS = {
-    "gate_up": "where text enters the neurons (gate and up projection)",
+    "gate_up": "where text enters the neurons ({entrance})",
     "down_input": "where the neurons hand on their result (input of the down projection)",
 }
 _REDUCTIONS = {
@@ -77,7 +77,7 @@ def subtitle(evidence: Evidence) -> str:
     touched = [len(indices) for indices in evidence.removed.values() if indices]
     pairs = subtitle_pairs(evidence)
     where = f"{len(touched)} of {len(evidence.removed)} layers"
-    neurons = f"{counted(sum(touched), 'neuron')} in {where}, mode {evidence.config.mode}"
+    neurons = f"{counted(sum(touched), 'neuron')} {_DONE[evidence.config.mode]} in {where}"
     heads = heads_subtitle(evidence.edit)
     if not heads:
         return f"{neurons}{pairs}"
@@ -124,8 +124,8 @@ def _neuron_sentence(evidence: Evidence) -> str:
     layers = sum(1 for indices in evidence.removed.values() if indices)
     each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     neurons = (
-        f"{total} of {of_all} neurons ({100 * total / of_all:.3g} %), {each} in each of "
-        f"{counted(layers, 'layer')},"
+        f"{grouped(total)} of {grouped(of_all)} neurons ({100 * total / of_all:.3g} %), {each} "
+        f"in each of {counted(layers, 'layer')},"
     )
     if evidence.nothing_changed:
         return (
@@ -236,7 +236,10 @@ def _setting_facts(evidence: Evidence) -> Iterator[Fact]:
         f"{bias:.4g} % by reaction to the swapped word, {100 - bias:.4g} % by lack of importance",
     )
     yield Fact("Importance", f"{_IMPORTANCE[config.importance]} ({config.importance})")
-    yield Fact("Reaction", f"{_REDUCTIONS[config.token_reduction]}, {_POINTS[config.bias_point]}")
+    has_gate = evidence.shape.layout.projection("gate") is not None
+    entrance = "gate and up projection" if has_gate else "up projection"
+    point = _POINTS[config.bias_point].format(entrance=entrance)
+    yield Fact("Reaction", f"{_REDUCTIONS[config.token_reduction]}, {point}")
 
 
 def _sizes(evidence: Evidence) -> str:

@@ -20,6 +20,7 @@ from workers.reports.wording import DASH, counted
 from workers.runtime.context import SummaryRow
 
 _SUBJECT = "The difference inside the model between the two prompts of a pair"
+_HELD_OUT = f"{SPLIT_LABELS['holdout']}, which had no part in choosing the neurons"
 UNCHANGED = (
     "Nothing was changed: every tensor of the result is that of the base model, byte for byte, so "
     "nothing can have become better or worse."
@@ -35,7 +36,8 @@ def verdict_sentence(evidence: Evidence) -> str:
     if row is None:
         wording = evidence.verdict.wording
         return f"{wording[0].upper()}{wording[1:]}."
-    sentence = change_sentence(row, evidence.verdict.wording, where=SPLIT_LABELS[split])
+    where = _HELD_OUT if split == "holdout" else SPLIT_LABELS[split]
+    sentence = change_sentence(row, evidence.verdict.wording, where=where)
     return worded(sentence, evidence.edited_parts)
 
 

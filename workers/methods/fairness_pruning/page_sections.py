@@ -15,6 +15,11 @@ from workers.reports.document import Cell, Section, Table
 from workers.reports.wording import counted, one_sentence
 
 CONTROL_LABELS = {SELECTION: "this selection", IMPORTANCE_ONLY: "least important only"}
+GROWTH_NOTE = (
+    "Text passes through the layers of the model one after the other. These numbers say from "
+    "which layer on the two prompts of a pair are treated differently, as a share of the size of "
+    "the values there."
+)
 _STAGES = {"before": "Before the edit", "after": "After the edit"}
 _MAX_TABLE_PAIRS = 200
 _PAIR_NOTE = "Brackets hold the words that were swapped; a reduction is positive, a rise negative."
@@ -120,9 +125,7 @@ def _growth(evidence: Evidence) -> Section | None:
     if stages["before"] is None:
         return None
     text = [
-        "Text passes through the layers of the model one after the other. These numbers say from "
-        "which layer on the two prompts of a pair are treated differently, as a share of the size "
-        "of the values there.",
+        GROWTH_NOTE,
         *(
             f"{_STAGES[stage]}: {found['sentence']}"
             for stage, found in stages.items()

@@ -20,7 +20,7 @@ from workers.methods.fairness_pruning.token_pictures import heat_maps, planes
 from workers.reports.bars import before_after_bars
 from workers.reports.forest import forest_plots
 from workers.reports.layer_map import LayerPanel, layer_position_map
-from workers.reports.measured_forest import measured_forest
+from workers.reports.measured_forest import measured_forests
 from workers.reports.neuron_plot import Overlap, neuron_map_picture
 from workers.reports.picture import Picture
 from workers.reports.plots import (
@@ -44,9 +44,9 @@ def draw_pictures(evidence: Evidence) -> tuple[Picture, ...]:
     names = {metric.name: metric.title for metric in METHOD.metrics}
     units = {metric.name: metric.unit for metric in METHOD.metrics}
     titles = {name: f"{title} ({units[name]})" for name, title in names.items()}
-    pictures = []
+    pictures: list[Picture] = []
     if edited is None:
-        pictures.append(measured_forest(evidence.rows, titles=titles))
+        pictures += measured_forests(evidence.rows, titles=names, units=units)
     else:
         pictures += forest_plots(evidence.rows, titles=names, units=units)
         pictures.append(before_after_bars(_whole_rows(evidence), titles=titles))

@@ -45,7 +45,7 @@ def _language_cost(evidence: Evidence) -> tuple[str, str] | None:
     message = (
         f"The edit costs language: the perplexity on the prompts rose from "
         f"{perplexity['before']:.4g} to {perplexity['after']:.4g} (95 % interval of the increase "
-        f"of the loss: {low:+.3g} to {high:+.3g} nats per token). {_gentler(evidence)}"
+        f"of the loss: {low:+.3f} to {high:+.3f} nats per token). {_gentler(evidence)}"
     )
     return "language_cost", message
 
