@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from app.domain.architectures import find_layout
 from app.domain.errors import JobErrorCode, JobFailure
@@ -269,6 +269,21 @@ def test_a_non_finite_activation_names_its_key_and_pair(
     assert failed.value.code is JobErrorCode.NUMERICAL_FAILURE
     assert failed.value.fields["key"] == key
     assert "non_finite_activation" in failed.value.message
+
+
+def test_a_non_finite_activation_is_not_laid_at_the_door_of_another_pair(tmp_path: Path) -> None:
+    folder = word_model(tmp_path / "model")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    pairs = [*PAIRS[:2], pair("the old cook was tall", "the old doctor was tall"), PAIRS[4]]
+    cook = AutoTokenizer.from_pretrained(folder)("cook")["input_ids"][-1]
+    with torch.no_grad():
+        model.get_input_embeddings().weight[cook] = float("nan")
+    model.save_pretrained(folder)
+
+    with pytest.raises(JobFailure) as failed:
+        measure(open_subject(folder, tmp_path / "job", pairs))
+
+    assert failed.value.fields["pair"] == 2
 
 
 def test_a_model_without_a_named_module_is_refused(subject: Subject) -> None:
