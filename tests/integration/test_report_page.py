@@ -377,3 +377,22 @@ def test_report_of_one_model_has_no_verdicts_and_no_controls():
     assert "What was measured" in page.text
     assert "All measured results" not in page.text
     assert "What the controls say" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_folded", "folding"),
+    [(5, False, None), (5, True, "short"), (30, False, "short"), (30, True, "long"),
+     (41, False, "long")],
+)  # fmt: skip
+def test_long_tables_are_folded_and_the_longest_are_not_printed(rows, is_folded, folding):
+    table = Table(
+        title="Many", columns=("Number",), rows=tuple((n,) for n in range(rows)),
+        is_folded=is_folded,
+    )  # fmt: skip
+
+    html = render_html(sample_document(tables=(table,)))
+
+    annex = html[html.index('id="details"') :]
+    found = re.search(r'<details class="(\w+)">', annex)
+    assert (found and found[1]) == folding
+    assert ("not printed" in annex) == (folding == "long")

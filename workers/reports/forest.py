@@ -35,10 +35,10 @@ UNRELIABLE = MUTED
 # Inches. At this width the text can be read on a phone and in half a column of A4.
 _WIDTH = 4.1
 _MARGIN = 0.12
-_ROW, _AXIS, _LEGEND = 0.5, 0.34, 0.46
+_ROW, _AXIS, _LEGEND = 0.43, 0.3, 0.42
 _LEGEND_WIDTH = 2
 # Heights within a row of one: the text stands above its two marks.
-_TEXT, _BEFORE, _AFTER = -0.3, 0.08, 0.3
+_TEXT, _BEFORE, _AFTER = -0.26, 0.1, 0.33
 _LONGEST_NAME = 26
 
 
@@ -150,7 +150,7 @@ def _mark(
     """Draw one value with its interval, if it has one."""
     if interval is not None:
         axes.plot(interval, [height, height], color=color, lw=2, solid_capstyle="butt")
-    axes.plot([value], [height], marker, mfc=face, mec=color, mew=1.5, ms=5.5)
+    axes.plot([value], [height], marker, mfc=face, mec=color, mew=1.4, ms=5)
 
 
 def _ideal_line(axes: Axes, ideal: float | None) -> None:

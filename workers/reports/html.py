@@ -33,7 +33,7 @@ _NARROW = 660
 # Longer tables are a line that opens them. Those beyond the second limit are not printed, nor
 # are those that are folded in any case and longer than the first.
 _FOLDED_ROWS = 25
-_PRINTED_ROWS = 60
+_PRINTED_ROWS = 40
 
 
 def render_html(document: ReportDocument) -> str:

@@ -35,7 +35,7 @@ _STYLES = (("#0072b2", "o"), ("#e69f00", "s"), ("#009e73", "^"), ("#cc79a7", "D"
 # Inches.
 _WIDTH = 6.4
 _LEFT, _RIGHT = 0.62, 0.2
-_ROW, _SHORTEST, _TALLEST = 0.3, 1.3, 6.0
+_ROW, _SHORTEST, _TALLEST = 0.3, 1.3, 4.5
 _JACCARD_ROW = 0.26
 _JACCARD_LEFT = 1.75
 _LEGEND, _LEGEND_COLUMNS = 0.26, 4
