@@ -220,6 +220,12 @@ INVALID: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "/config/pairs/0",
         "3 and 4 tokens",
     ),
+    "nothing but an addition": (
+        {"pairs": [PAIR, {"prompt_1": "a b", "prompt_2": "a b c"}]},
+        "pair_length_mismatch",
+        "/config/pairs/1",
+        "beginning of the other",
+    ),
     "all pairs skipped": (
         {"pairs": [{"prompt_1": "a b", "prompt_2": "a b c"}], "on_length_mismatch": "skip"},
         "pair_length_mismatch",

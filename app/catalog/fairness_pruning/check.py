@@ -98,8 +98,20 @@ def _pair_findings(tokens: _PairTokens, limit: int) -> Iterator[Finding]:
                 "words of equal length, or set `on_length_mismatch` to `align` or `skip`."
             )
             yield Finding(pointer=pointer, code="pair_length_mismatch", message=message)
+        elif rule == "align" and _continues(first, second):
+            message = (
+                f"One prompt is the beginning of the other ({_shown(pair)}), so no token differs "
+                "that both have; swap a word instead of adding one at the end."
+            )
+            yield Finding(pointer=pointer, code="pair_length_mismatch", message=message)
     if rule == "skip":
         yield from _skip_findings(tokens)
+
+
+def _continues(first: list[int], second: list[int]) -> bool:
+    """Say whether one prompt goes on where the other ends."""
+    shorter = min(len(first), len(second))
+    return first[:shorter] == second[:shorter]
 
 
 def _skip_findings(tokens: _PairTokens) -> Iterator[Finding]:
