@@ -219,7 +219,7 @@ def test_one_pair_and_one_neuron_are_told_in_the_singular(model_dir: Path, tmp_p
     job = run_job(model_dir, tmp_path, config)
 
     card = (job.checkpoint / "README.md").read_text()
-    assert "\n1 neuron in 1 of " in card
+    assert "\n1 neuron removed in 1 of " in card
     assert "; 1 selection pair\n" in card
 
 
