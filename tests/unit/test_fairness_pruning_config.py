@@ -415,3 +415,11 @@ def test_schema_describes_every_field() -> None:
     for part in parts:
         for name, field in part["properties"].items():
             assert field.keys() >= {"title", "description", "examples"}, name
+
+
+def test_categories_are_limited_since_all_are_compared_with_all() -> None:
+    pairs = [{**PAIR, "prompt_1": f"word {n}", "category": f"c{n}"} for n in range(51)]
+
+    with pytest.raises(ValidationError, match="51 categories; give at most 50"):
+        FairnessPruningConfig.model_validate({"pairs": pairs})
+    assert len(FairnessPruningConfig.model_validate({"pairs": pairs[1:]}).pairs) == 50

@@ -14,6 +14,8 @@ Split = Literal["selection", "holdout"]
 
 # Limit of the method: a diagnosis costs two forward passes a pair.
 MAX_PAIRS = 2000
+# Every two categories are compared in every layer, and each has rows in every table and picture.
+MAX_CATEGORIES = 50
 # Below ten pairs a fifth is a single pair, and nothing could be learned from it.
 _MIN_PAIRS_FOR_HOLDOUT = 10
 _HOLDOUT_EVERY = 5
@@ -68,6 +70,17 @@ class PromptPair(BaseModel):
         return first, second
 
 
+def _few_categories(pairs: "tuple[PromptPair, ...]") -> "tuple[PromptPair, ...]":
+    count = len({pair.category for pair in pairs})
+    if count > MAX_CATEGORIES:
+        raise PydanticCustomError(
+            "too_many_categories",
+            "The pairs have {count} categories; give at most {limit}, and put several under one.",
+            {"count": count, "limit": MAX_CATEGORIES},
+        )
+    return pairs
+
+
 def _known_sets_only(value: object) -> object:
     """Report a set name that was left unexpanded, which is one that does not exist."""
     if isinstance(value, str) or pair_set_references(value):
@@ -95,6 +108,7 @@ PromptPairs = Annotated[
     tuple[PromptPair, ...],
     Field(max_length=MAX_PAIRS),
     BeforeValidator(_known_sets_only),
+    AfterValidator(_few_categories),
     Field(json_schema_extra=_offer_set_names),
 ]
 
