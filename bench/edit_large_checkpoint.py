@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from bench.stage_cost import resident_bytes
-from workers.methods.fairness_pruning.edit import apply_edit
+from workers.methods.fairness_pruning.editing.edit import apply_edit
 
 # Shapes of Llama 3.2 1B; the number of layers follows from the size asked for.
 HIDDEN, NEURONS, KEY_VALUE, VOCABULARY = 2048, 8192, 512, 32_000

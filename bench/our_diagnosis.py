@@ -7,14 +7,14 @@ from typing import Any
 import torch
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
-from workers.methods.fairness_pruning.batches import make_batches
-from workers.methods.fairness_pruning.bias_scores import new_bias_scores
-from workers.methods.fairness_pruning.capture import CapturePoint, Decoder
-from workers.methods.fairness_pruning.diagnosis import Diagnosis, PictureRequest, diagnose
 from workers.methods.fairness_pruning.measure_base import category_counts, score_rule
-from workers.methods.fairness_pruning.metrics import PARITY, PARITY_POINTS, pair_metrics
-from workers.methods.fairness_pruning.pair_plan import PairPlan, plan_pairs
-from workers.methods.fairness_pruning.subject import Shape, read_shape
+from workers.methods.fairness_pruning.measuring.batches import make_batches
+from workers.methods.fairness_pruning.measuring.bias_scores import new_bias_scores
+from workers.methods.fairness_pruning.measuring.capture import CapturePoint, Decoder
+from workers.methods.fairness_pruning.measuring.diagnosis import Diagnosis, PictureRequest, diagnose
+from workers.methods.fairness_pruning.measuring.metrics import PARITY, PARITY_POINTS, pair_metrics
+from workers.methods.fairness_pruning.measuring.pair_plan import PairPlan, plan_pairs
+from workers.methods.fairness_pruning.measuring.subject import Shape, read_shape
 from workers.models.load import load_causal_lm, load_tokenizer
 
 

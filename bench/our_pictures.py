@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.our_diagnosis import Loaded
-from workers.methods.fairness_pruning.alignment import token_labels
-from workers.methods.fairness_pruning.capture import CapturePoint
-from workers.methods.fairness_pruning.diagnosis import Diagnosis, PictureRequest
-from workers.methods.fairness_pruning.pair_plan import PairPlan, PlannedPair
-from workers.methods.fairness_pruning.token_pictures import slot_differences, slot_rows
+from workers.methods.fairness_pruning.measuring.alignment import token_labels
+from workers.methods.fairness_pruning.measuring.capture import CapturePoint
+from workers.methods.fairness_pruning.measuring.diagnosis import Diagnosis, PictureRequest
+from workers.methods.fairness_pruning.measuring.pair_plan import PairPlan, PlannedPair
+from workers.methods.fairness_pruning.reporting.token_pictures import slot_differences, slot_rows
 from workers.reports.heat_map import HeatPanel, token_heat_map
 from workers.reports.pca_plot import PairActivations, Slot, pca_plane
 from workers.reports.picture import Picture, write_picture

@@ -12,9 +12,9 @@ from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.catalog.methods.fairness_pruning import METHOD
 from app.domain.architectures import find_layout
 from bench.stage_cost import Request, Run, run_stage
-from workers.methods.fairness_pruning.edit import apply_edit
-from workers.methods.fairness_pruning.importance import importance_scores
-from workers.methods.fairness_pruning.selection import combined_scores, select_neurons
+from workers.methods.fairness_pruning.editing.edit import apply_edit
+from workers.methods.fairness_pruning.selecting.importance import importance_scores
+from workers.methods.fairness_pruning.selecting.selection import combined_scores, select_neurons
 
 if TYPE_CHECKING:
     from bench.our_diagnosis import Loaded

@@ -12,9 +12,9 @@ from torch import Tensor
 from app.domain.architectures import find_layout
 from tests.fairness_pruning_jobs import QUIET, pair, run_job, word_model
 from tests.tiny_models import LAYERS, NEURONS, save_tiny_model
-from workers.methods.fairness_pruning.capture import Decoder, scaled_neurons
-from workers.methods.fairness_pruning.importance import importance_scores
-from workers.methods.fairness_pruning.subject import read_shape
+from workers.methods.fairness_pruning.measuring.capture import Decoder, scaled_neurons
+from workers.methods.fairness_pruning.measuring.subject import read_shape
+from workers.methods.fairness_pruning.selecting.importance import importance_scores
 from workers.models.load import load_causal_lm
 
 LAYER = 1

@@ -30,15 +30,15 @@ from app.domain.models import ModelFacts
 from app.domain.native_tensors import check_native_tensors
 from app.security.model_config import clean_config
 from tests.tiny_models import HIDDEN, LAYERS, NEURONS, SETTINGS, save_tiny_model
-from workers.methods.fairness_pruning.capture import (
+from workers.methods.fairness_pruning.editing.edit import EditReport, apply_edit
+from workers.methods.fairness_pruning.measuring.capture import (
     CapturePoint,
     Decoder,
     capture,
     capture_points,
     scaled_neurons,
 )
-from workers.methods.fairness_pruning.edit import EditReport, apply_edit
-from workers.methods.fairness_pruning.subject import read_shape
+from workers.methods.fairness_pruning.measuring.subject import read_shape
 from workers.models.load import load_causal_lm
 from workers.models.tensor_files import open_checkpoint
 

@@ -25,15 +25,15 @@ from app.domain.attention import (
 from app.domain.errors import JobFailure
 from app.domain.native_tensors import check_native_tensors
 from tests.tiny_models import LAYERS, SETTINGS, save_tiny_model
-from workers.methods.fairness_pruning.alignment import align
-from workers.methods.fairness_pruning.batches import PairBatch, TokenPair, make_batches
-from workers.methods.fairness_pruning.bias_scores import ScoreRule
-from workers.methods.fairness_pruning.capture import Decoder
-from workers.methods.fairness_pruning.edit import apply_edit
+from workers.methods.fairness_pruning.editing.edit import apply_edit
 from workers.methods.fairness_pruning.heads.edits import HeadMode, HeadRemoval, plan_head_edits
 from workers.methods.fairness_pruning.heads.importance import head_importance
 from workers.methods.fairness_pruning.heads.observe import observed_heads, scaled_heads
 from workers.methods.fairness_pruning.heads.scores import HeadScores, new_head_scores
+from workers.methods.fairness_pruning.measuring.alignment import align
+from workers.methods.fairness_pruning.measuring.batches import PairBatch, TokenPair, make_batches
+from workers.methods.fairness_pruning.measuring.bias_scores import ScoreRule
+from workers.methods.fairness_pruning.measuring.capture import Decoder
 from workers.models.tensor_files import open_checkpoint
 
 REMOVABLE = (

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.domain.errors import JobErrorCode, JobFailure
 from tests.tiny_models import FAMILIES, HIDDEN, LAYERS, NEURONS, save_tiny_model
-from workers.methods.fairness_pruning.edit import EditReport, apply_edit
+from workers.methods.fairness_pruning.editing.edit import EditReport, apply_edit
 from workers.runtime.context import Stopped
 
 EVEN = {0: [0, 7, 39], 1: [3, 4, 5], 2: [10, 20, 30]}
@@ -294,7 +294,7 @@ KILLED_IN_MID_EDIT = """
 import os, sys
 from pathlib import Path
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
-from workers.methods.fairness_pruning.edit import apply_edit
+from workers.methods.fairness_pruning.editing.edit import apply_edit
 
 base, out = map(Path, sys.argv[1:])
 config = FairnessPruningConfig(neuron_indices={0: (1,), 1: (2,), 2: (3,)})

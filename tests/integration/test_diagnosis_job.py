@@ -11,13 +11,13 @@ from safetensors.numpy import load_file
 
 from tests.fairness_pruning_jobs import Job, job_context, pair, run_job, word_model
 from tests.tiny_models import HIDDEN, LAYERS, NEURONS
-from workers.methods.fairness_pruning.alignment import token_labels
-from workers.methods.fairness_pruning.capture import CapturePoint, capture_points
-from workers.methods.fairness_pruning.diagnosis import PictureRequest, diagnose
 from workers.methods.fairness_pruning.engine import Engine
-from workers.methods.fairness_pruning.signed_means import SIGNED_POINTS, new_signed_means
-from workers.methods.fairness_pruning.subject import Subject, load_subject, read_plan
-from workers.methods.fairness_pruning.token_pictures import slot_differences, slot_rows
+from workers.methods.fairness_pruning.measuring.alignment import token_labels
+from workers.methods.fairness_pruning.measuring.capture import CapturePoint, capture_points
+from workers.methods.fairness_pruning.measuring.diagnosis import PictureRequest, diagnose
+from workers.methods.fairness_pruning.measuring.signed_means import SIGNED_POINTS, new_signed_means
+from workers.methods.fairness_pruning.measuring.subject import Subject, load_subject, read_plan
+from workers.methods.fairness_pruning.reporting.token_pictures import slot_differences, slot_rows
 from workers.models.load import load_tokenizer
 from workers.runtime.context import Stopped
 from workers.runtime.results import early_rows, summary_rows

@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.domain.architectures import find_layout
-from workers.methods.fairness_pruning.edit import apply_edit
-from workers.methods.fairness_pruning.importance import importance_scores
+from workers.methods.fairness_pruning.editing.edit import apply_edit
+from workers.methods.fairness_pruning.selecting.importance import importance_scores
 
 def memory(field):
     # Not ru_maxrss: a new process inherits that from the one that started it.

@@ -12,19 +12,19 @@ from app.domain.architectures import find_layout
 from app.domain.errors import JobErrorCode, JobFailure
 from tests.fairness_pruning_jobs import QUIET, job_context, pair, word_model
 from tests.tiny_models import HIDDEN, LAYERS, NEURONS
-from workers.methods.fairness_pruning.batches import make_batches
-from workers.methods.fairness_pruning.bias_scores import ScoreRule, new_bias_scores
-from workers.methods.fairness_pruning.calibration import activation_norms, windows
-from workers.methods.fairness_pruning.capture import (
+from workers.methods.fairness_pruning.measuring.batches import make_batches
+from workers.methods.fairness_pruning.measuring.bias_scores import ScoreRule, new_bias_scores
+from workers.methods.fairness_pruning.measuring.calibration import activation_norms, windows
+from workers.methods.fairness_pruning.measuring.capture import (
     NEURON_POINTS,
     CapturePoint,
     Decoder,
     capture,
     capture_points,
 )
-from workers.methods.fairness_pruning.diagnosis import Diagnosis, PictureRequest, diagnose
-from workers.methods.fairness_pruning.metrics import PARITY, layer_curves, pair_metrics
-from workers.methods.fairness_pruning.subject import Subject, load_subject, read_plan
+from workers.methods.fairness_pruning.measuring.diagnosis import Diagnosis, PictureRequest, diagnose
+from workers.methods.fairness_pruning.measuring.metrics import PARITY, layer_curves, pair_metrics
+from workers.methods.fairness_pruning.measuring.subject import Subject, load_subject, read_plan
 
 PAIRS = [
     pair("the man was very old", "the woman was very old"),

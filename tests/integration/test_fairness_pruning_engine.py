@@ -14,15 +14,15 @@ from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.ids import IdPrefix, format_id, new_id
 from tests.fairness_pruning_jobs import PAIR_0, QUIET, Job, job_context, pair, run_job, word_model
 from tests.tiny_models import FAMILIES, LAYERS, NEURONS
-from workers.methods.fairness_pruning.controls import (
+from workers.methods.fairness_pruning.engine import Engine
+from workers.methods.fairness_pruning.measuring.generation import continue_prompts
+from workers.methods.fairness_pruning.measuring.subject import load_subject, read_plan
+from workers.methods.fairness_pruning.selecting.controls import (
     BEYOND_CHANCE,
     NO_CONTROLS,
     NOTHING_REMOVED,
     SELECTION_ONLY,
 )
-from workers.methods.fairness_pruning.engine import Engine
-from workers.methods.fairness_pruning.generation import continue_prompts
-from workers.methods.fairness_pruning.subject import load_subject, read_plan
 from workers.models import load
 from workers.runtime.context import PhaseOutput, Stopped
 from workers.runtime.local import run_locally

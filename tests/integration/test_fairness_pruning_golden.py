@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tests.fairness_pruning_jobs import QUIET, Job, job_context, run_job
-from workers.methods.fairness_pruning.alignment import token_labels
-from workers.methods.fairness_pruning.batches import make_batches
-from workers.methods.fairness_pruning.bias_scores import ScoreRule, new_bias_scores
-from workers.methods.fairness_pruning.capture import capture_points
-from workers.methods.fairness_pruning.diagnosis import Diagnosis, diagnose
-from workers.methods.fairness_pruning.metrics import PARITY_POINTS
-from workers.methods.fairness_pruning.subject import Subject, load_subject, read_plan
+from workers.methods.fairness_pruning.measuring.alignment import token_labels
+from workers.methods.fairness_pruning.measuring.batches import make_batches
+from workers.methods.fairness_pruning.measuring.bias_scores import ScoreRule, new_bias_scores
+from workers.methods.fairness_pruning.measuring.capture import capture_points
+from workers.methods.fairness_pruning.measuring.diagnosis import Diagnosis, diagnose
+from workers.methods.fairness_pruning.measuring.metrics import PARITY_POINTS
+from workers.methods.fairness_pruning.measuring.subject import Subject, load_subject, read_plan
 
 # float32 on another CPU or thread count moves these means by about 1e-7.
 TOLERANCE = 1e-5

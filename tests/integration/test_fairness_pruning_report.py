@@ -14,12 +14,12 @@ from app.catalog.methods.fairness_pruning import METHOD
 from app.catalog.pair_sets import load_pair_set
 from app.domain.ids import IdPrefix, format_id, new_id
 from tests.fairness_pruning_jobs import QUIET, Job, job_context, pair, run_job, word_model
-from workers.methods.fairness_pruning import evidence
-from workers.methods.fairness_pruning.controls import NOTHING_REMOVED, SELECTION_ONLY
-from workers.methods.fairness_pruning.edit_words import EXTENSION_NOTE
 from workers.methods.fairness_pruning.engine import Engine
-from workers.methods.fairness_pruning.metric_texts import MEANINGS
-from workers.methods.fairness_pruning.model_names import requested_on
+from workers.methods.fairness_pruning.reporting import evidence
+from workers.methods.fairness_pruning.reporting.edit_words import EXTENSION_NOTE
+from workers.methods.fairness_pruning.reporting.metric_texts import MEANINGS
+from workers.methods.fairness_pruning.reporting.model_names import requested_on
+from workers.methods.fairness_pruning.selecting.controls import NOTHING_REMOVED, SELECTION_ONLY
 from workers.runtime.local import run_locally
 
 TAILS = ("was very old", "is happy", "said it", "saw the house", "was in the house", "and a cook")

@@ -20,12 +20,12 @@ from tests.fairness_pruning_jobs import (
     run_job,
     word_model,
 )
-from workers.methods.fairness_pruning import subject
-from workers.methods.fairness_pruning.batches import make_batches
 from workers.methods.fairness_pruning.choose import choose_neurons
-from workers.methods.fairness_pruning.controls import BEYOND_CHANCE
 from workers.methods.fairness_pruning.measure_base import measure_base
-from workers.methods.fairness_pruning.subject import read_plan, read_shape
+from workers.methods.fairness_pruning.measuring import subject
+from workers.methods.fairness_pruning.measuring.batches import make_batches
+from workers.methods.fairness_pruning.measuring.subject import read_plan, read_shape
+from workers.methods.fairness_pruning.selecting.controls import BEYOND_CHANCE
 from workers.runtime.context import PhaseOutput
 
 STORIES_NEURONS, STORIES_LAYERS = 172, 5

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from app.catalog.methods.fairness_pruning import METHOD
 from tests.fairness_pruning_jobs import QUIET, Job, pair, run_job, word_model
 from tests.tiny_models import HIDDEN, LAYERS
-from workers.methods.fairness_pruning.controls import BEYOND_CHANCE
+from workers.methods.fairness_pruning.selecting.controls import BEYOND_CHANCE
 from workers.models.tensor_files import open_checkpoint
 
 TAILS = ("was very old", "is happy", "said it", "saw the house", "was in the house", "and a cook")

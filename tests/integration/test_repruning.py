@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from tests.tiny_models import HIDDEN, LAYERS, NEURONS, VOCABULARY, save_tiny_model
-from workers.methods.fairness_pruning.edit import EditReport, apply_edit
+from workers.methods.fairness_pruning.editing.edit import EditReport, apply_edit
 
 FIRST = {0: [0, 7, 39], 1: [3, 4, 5], 2: [10, 20, 30]}
 # Numbers of neurons in the model that is already smaller.

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from workers.methods.fairness_pruning.column_scores import column_scores
+from workers.methods.fairness_pruning.selecting.column_scores import column_scores
 
 Matrix = npt.NDArray[np.float64]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workers.methods.fairness_pruning.controls import (
+from workers.methods.fairness_pruning.selecting.controls import (
     BEYOND_CHANCE,
     LIKE_RANDOM,
     NO_MORE_THAN_IMPORTANCE,

@@ -6,17 +6,17 @@ from types import SimpleNamespace
 import pytest
 
 from tests.report_samples import sample_rows
-from workers.methods.fairness_pruning import headline
-from workers.methods.fairness_pruning.controls import (
-    BEYOND_CHANCE,
-    LIKE_RANDOM,
-    NO_MORE_THAN_IMPORTANCE,
-)
-from workers.methods.fairness_pruning.headline import (
+from workers.methods.fairness_pruning.reporting import headline
+from workers.methods.fairness_pruning.reporting.headline import (
     change_sentence,
     difference_number,
     overall_tone,
     perplexity_number,
+)
+from workers.methods.fairness_pruning.selecting.controls import (
+    BEYOND_CHANCE,
+    LIKE_RANDOM,
+    NO_MORE_THAN_IMPORTANCE,
 )
 
 WHERE = "held-out pairs"

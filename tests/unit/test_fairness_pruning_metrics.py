@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from workers.methods.fairness_pruning.amplification import amplification, growth_curves
-from workers.methods.fairness_pruning.capture import CapturePoint
-from workers.methods.fairness_pruning.diagnosis import KEPT_POINTS, STATISTICS, Diagnosis
-from workers.methods.fairness_pruning.metrics import (
+from workers.methods.fairness_pruning.measuring.amplification import amplification, growth_curves
+from workers.methods.fairness_pruning.measuring.capture import CapturePoint
+from workers.methods.fairness_pruning.measuring.diagnosis import KEPT_POINTS, STATISTICS, Diagnosis
+from workers.methods.fairness_pruning.measuring.metrics import (
     ATTENTION,
     MLP,
     PARITY,
@@ -15,7 +15,7 @@ from workers.methods.fairness_pruning.metrics import (
     parity_on_kept,
     percent_reduction,
 )
-from workers.methods.fairness_pruning.outcomes import (
+from workers.methods.fairness_pruning.measuring.outcomes import (
     EditOutcome,
     Mode,
     kept_mask_after,

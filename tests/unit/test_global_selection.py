@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.domain.architectures import MlpDimensions
-from workers.methods.fairness_pruning.bias_scores import pooled_scores
-from workers.methods.fairness_pruning.controls import random_removal, removal_counts_of
-from workers.methods.fairness_pruning.global_selection import select_globally
-from workers.methods.fairness_pruning.selection import Selection
+from workers.methods.fairness_pruning.measuring.bias_scores import pooled_scores
+from workers.methods.fairness_pruning.selecting.controls import random_removal, removal_counts_of
+from workers.methods.fairness_pruning.selecting.global_selection import select_globally
+from workers.methods.fairness_pruning.selecting.selection import Selection
 
 Scores = npt.NDArray[np.float64]
 RULES = ("pooled", "intersection", "union")

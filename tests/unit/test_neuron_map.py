@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workers.methods.fairness_pruning.neuron_map import neuron_map, ranks, top_counts
+from workers.methods.fairness_pruning.measuring.neuron_map import neuron_map, ranks, top_counts
 
 LAYERS, NEURONS, TOP = 3, 200, 20
 

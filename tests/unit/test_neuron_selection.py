@@ -12,9 +12,9 @@ from safetensors.numpy import load_file, save_file
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.domain.architectures import MlpDimensions, find_layout
-from workers.methods.fairness_pruning.bias_scores import pooled_scores
-from workers.methods.fairness_pruning.importance import importance_scores
-from workers.methods.fairness_pruning.selection import (
+from workers.methods.fairness_pruning.measuring.bias_scores import pooled_scores
+from workers.methods.fairness_pruning.selecting.importance import importance_scores
+from workers.methods.fairness_pruning.selecting.selection import (
     combined_scores,
     highest,
     select_neurons,

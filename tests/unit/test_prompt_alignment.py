@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import assume, given
 
-from workers.methods.fairness_pruning.alignment import Slot, align
+from workers.methods.fairness_pruning.measuring.alignment import Slot, align
 
 ids = st.lists(st.integers(0, 3), min_size=1, max_size=9)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from workers.methods.fairness_pruning.reactions import TOP_NEURONS, strongest_reactions
+from workers.methods.fairness_pruning.measuring.reactions import TOP_NEURONS, strongest_reactions
 
 
 def test_planted_neurons_lead_their_layers_with_their_importance() -> None:

@@ -7,27 +7,27 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
-from workers.methods.fairness_pruning.bias_scores import pooled_scores
-from workers.methods.fairness_pruning.controls import (
+from workers.methods.fairness_pruning.heads.choose import HeadChoice, choose_heads
+from workers.methods.fairness_pruning.measure_base import category_counts
+from workers.methods.fairness_pruning.measuring.bias_scores import pooled_scores
+from workers.methods.fairness_pruning.measuring.outcomes import Removed
+from workers.methods.fairness_pruning.measuring.pair_plan import PairPlan
+from workers.methods.fairness_pruning.measuring.subject import Shape
+from workers.methods.fairness_pruning.selecting.controls import (
     IMPORTANCE_ONLY,
     random_name,
     random_removal,
     removal_counts_of,
 )
-from workers.methods.fairness_pruning.global_selection import select_globally
-from workers.methods.fairness_pruning.heads.choose import HeadChoice, choose_heads
-from workers.methods.fairness_pruning.importance import importance_scores
-from workers.methods.fairness_pruning.measure_base import category_counts
-from workers.methods.fairness_pruning.outcomes import Removed
-from workers.methods.fairness_pruning.pair_plan import PairPlan
-from workers.methods.fairness_pruning.selection import (
+from workers.methods.fairness_pruning.selecting.global_selection import select_globally
+from workers.methods.fairness_pruning.selecting.importance import importance_scores
+from workers.methods.fairness_pruning.selecting.selection import (
     Selection,
     SelectionWarning,
     combined_scores,
     highest,
     select_neurons,
 )
-from workers.methods.fairness_pruning.subject import Shape
 from workers.runtime.context import Context, PhaseOutput
 
 LayerVectors = dict[int, npt.NDArray[Any]]

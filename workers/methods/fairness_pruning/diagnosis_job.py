@@ -1,15 +1,15 @@
 """A job that only diagnoses: what it does in place of an edit, and what it leaves behind."""
 
-from workers.methods.fairness_pruning.diagnosis_page import build_diagnosis_document
-from workers.methods.fairness_pruning.diagnosis_report import build_diagnosis_report
-from workers.methods.fairness_pruning.evidence import gather
-from workers.methods.fairness_pruning.importance import importance_scores
-from workers.methods.fairness_pruning.layer_table import layer_table
-from workers.methods.fairness_pruning.package import begin_step, method_result, write_json
-from workers.methods.fairness_pruning.phase_data import pack_removed, stack_layers
-from workers.methods.fairness_pruning.pictures import draw_pictures
-from workers.methods.fairness_pruning.report import neuron_map_entry
-from workers.methods.fairness_pruning.subject import read_shape
+from workers.methods.fairness_pruning.measuring.phase_data import pack_removed, stack_layers
+from workers.methods.fairness_pruning.measuring.subject import read_shape
+from workers.methods.fairness_pruning.reporting.diagnosis_page import build_diagnosis_document
+from workers.methods.fairness_pruning.reporting.diagnosis_report import build_diagnosis_report
+from workers.methods.fairness_pruning.reporting.evidence import gather
+from workers.methods.fairness_pruning.reporting.layer_table import layer_table
+from workers.methods.fairness_pruning.reporting.package import begin_step, method_result, write_json
+from workers.methods.fairness_pruning.reporting.pictures import draw_pictures
+from workers.methods.fairness_pruning.reporting.report import neuron_map_entry
+from workers.methods.fairness_pruning.selecting.importance import importance_scores
 from workers.reports.card import render_markdown
 from workers.reports.html import render_html
 from workers.reports.picture import write_picture

@@ -20,11 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
-from workers.methods.fairness_pruning.capture import capture_points
 from workers.methods.fairness_pruning.choose import Choice, choose, control_removals
 from workers.methods.fairness_pruning.diagnosis_job import rank_importance, write_diagnosis
-from workers.methods.fairness_pruning.edit import EditReport, apply_edit
-from workers.methods.fairness_pruning.evidence import evaluation_rows
+from workers.methods.fairness_pruning.editing.edit import EditReport, apply_edit
 from workers.methods.fairness_pruning.heads.choose import (
     pack_heads,
     removal_of,
@@ -34,19 +32,26 @@ from workers.methods.fairness_pruning.heads.choose import (
 from workers.methods.fairness_pruning.heads.edits import HeadRemoval
 from workers.methods.fairness_pruning.measure_base import measure_base
 from workers.methods.fairness_pruning.measure_edited import measure_edited
-from workers.methods.fairness_pruning.outcomes import Removed
-from workers.methods.fairness_pruning.package import write_package
-from workers.methods.fairness_pruning.pair_plan import PairPlan
-from workers.methods.fairness_pruning.phase_data import (
+from workers.methods.fairness_pruning.measuring.capture import capture_points
+from workers.methods.fairness_pruning.measuring.outcomes import Removed
+from workers.methods.fairness_pruning.measuring.pair_plan import PairPlan
+from workers.methods.fairness_pruning.measuring.phase_data import (
     Arrays,
     pack_removed,
     stack_layers,
     unpack_diagnosis,
     unpack_removed,
 )
+from workers.methods.fairness_pruning.measuring.subject import (
+    Shape,
+    load_subject,
+    read_plan,
+    read_shape,
+)
 from workers.methods.fairness_pruning.progress import PhaseProgress
+from workers.methods.fairness_pruning.reporting.evidence import evaluation_rows
+from workers.methods.fairness_pruning.reporting.package import write_package
 from workers.methods.fairness_pruning.run_controls import n_control_steps, run_controls
-from workers.methods.fairness_pruning.subject import Shape, load_subject, read_plan, read_shape
 from workers.runtime.context import Context, MethodResult, PhaseOutput
 
 # The edit reports bytes; as steps beside those of the diagnosis they would dwarf everything.

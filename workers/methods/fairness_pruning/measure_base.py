@@ -6,21 +6,30 @@ import numpy as np
 import numpy.typing as npt
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
-from workers.methods.fairness_pruning.bias_scores import BiasScores, ScoreRule, new_bias_scores
-from workers.methods.fairness_pruning.calibration import activation_norms, windows
-from workers.methods.fairness_pruning.capture import CapturePoint, capture_points
-from workers.methods.fairness_pruning.diagnosis import PictureRequest, diagnose
-from workers.methods.fairness_pruning.generation import continue_prompts, n_groups
 from workers.methods.fairness_pruning.heads.measure import measured_heads
-from workers.methods.fairness_pruning.pair_plan import PairPlan, PlannedPair
-from workers.methods.fairness_pruning.phase_data import Arrays, Texts, pack_diagnosis, pack_texts
-from workers.methods.fairness_pruning.progress import PhaseProgress
-from workers.methods.fairness_pruning.signed_means import (
+from workers.methods.fairness_pruning.measuring.bias_scores import (
+    BiasScores,
+    ScoreRule,
+    new_bias_scores,
+)
+from workers.methods.fairness_pruning.measuring.calibration import activation_norms, windows
+from workers.methods.fairness_pruning.measuring.capture import CapturePoint, capture_points
+from workers.methods.fairness_pruning.measuring.diagnosis import PictureRequest, diagnose
+from workers.methods.fairness_pruning.measuring.generation import continue_prompts, n_groups
+from workers.methods.fairness_pruning.measuring.pair_plan import PairPlan, PlannedPair
+from workers.methods.fairness_pruning.measuring.phase_data import (
+    Arrays,
+    Texts,
+    pack_diagnosis,
+    pack_texts,
+)
+from workers.methods.fairness_pruning.measuring.signed_means import (
     SIGNED_POINTS,
     SignedMeans,
     new_signed_means,
 )
-from workers.methods.fairness_pruning.subject import Subject, load_subject, read_plan
+from workers.methods.fairness_pruning.measuring.subject import Subject, load_subject, read_plan
+from workers.methods.fairness_pruning.progress import PhaseProgress
 from workers.runtime.context import Context, PhaseOutput
 
 PICTURE_POINT = CapturePoint.MLP_OUTPUT

@@ -4,9 +4,6 @@ import shutil
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.domain.errors import JobErrorCode, JobFailure
-from workers.methods.fairness_pruning.capture import capture_points
-from workers.methods.fairness_pruning.diagnosis import diagnose
-from workers.methods.fairness_pruning.generation import n_groups
 from workers.methods.fairness_pruning.measure_base import (
     SIGNED,
     category_counts,
@@ -15,10 +12,18 @@ from workers.methods.fairness_pruning.measure_base import (
     prompts_to_continue,
     signed_means_for,
 )
-from workers.methods.fairness_pruning.outcomes import Removed, kept_mask_after
-from workers.methods.fairness_pruning.phase_data import Arrays, pack_diagnosis, pack_texts
+from workers.methods.fairness_pruning.measuring.capture import capture_points
+from workers.methods.fairness_pruning.measuring.diagnosis import diagnose
+from workers.methods.fairness_pruning.measuring.generation import n_groups
+from workers.methods.fairness_pruning.measuring.outcomes import Removed, kept_mask_after
+from workers.methods.fairness_pruning.measuring.phase_data import Arrays, pack_diagnosis, pack_texts
+from workers.methods.fairness_pruning.measuring.subject import (
+    Subject,
+    load_subject,
+    read_plan,
+    read_shape,
+)
 from workers.methods.fairness_pruning.progress import PhaseProgress
-from workers.methods.fairness_pruning.subject import Subject, load_subject, read_plan, read_shape
 from workers.models.load import load_causal_lm
 from workers.runtime.context import Context, PhaseOutput
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workers.methods.fairness_pruning.phase_data import Arrays
+from workers.methods.fairness_pruning.measuring.phase_data import Arrays
 from workers.runtime.context import Context, raise_if_stopped
 
 

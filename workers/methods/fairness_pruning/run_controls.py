@@ -8,20 +8,25 @@ import torch
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.catalog.fairness_pruning.widths import stored_width
-from workers.methods.fairness_pruning.batches import PairBatch
-from workers.methods.fairness_pruning.capture import capture_points, scaled_neurons
-from workers.methods.fairness_pruning.controls import LOSS_CONTROLS, removal_counts_of
-from workers.methods.fairness_pruning.diagnosis import KEPT_POINTS, Array, Diagnosis, diagnose
 from workers.methods.fairness_pruning.heads.choose import HeadChoice, masked_control
-from workers.methods.fairness_pruning.metrics import PARITY_POINTS, parity_from_parts
-from workers.methods.fairness_pruning.outcomes import (
+from workers.methods.fairness_pruning.measuring.batches import PairBatch
+from workers.methods.fairness_pruning.measuring.capture import capture_points, scaled_neurons
+from workers.methods.fairness_pruning.measuring.diagnosis import (
+    KEPT_POINTS,
+    Array,
+    Diagnosis,
+    diagnose,
+)
+from workers.methods.fairness_pruning.measuring.metrics import PARITY_POINTS, parity_from_parts
+from workers.methods.fairness_pruning.measuring.outcomes import (
     Removed,
     kept_mask,
     outcome_of_masked,
 )
-from workers.methods.fairness_pruning.phase_data import Arrays
+from workers.methods.fairness_pruning.measuring.phase_data import Arrays
+from workers.methods.fairness_pruning.measuring.subject import Subject
 from workers.methods.fairness_pruning.progress import PhaseProgress
-from workers.methods.fairness_pruning.subject import Subject
+from workers.methods.fairness_pruning.selecting.controls import LOSS_CONTROLS, removal_counts_of
 from workers.runtime.context import Context
 
 SELECTION = "selection"

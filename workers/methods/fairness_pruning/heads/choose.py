@@ -10,9 +10,6 @@ import torch
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.catalog.fairness_pruning.head_section import AttentionHeadsConfig
 from app.domain.attention import Attention
-from workers.methods.fairness_pruning.bias_scores import pooled_scores
-from workers.methods.fairness_pruning.capture import Decoder
-from workers.methods.fairness_pruning.controls import IMPORTANCE_ONLY, random_name
 from workers.methods.fairness_pruning.heads.edits import HeadRemoval
 from workers.methods.fairness_pruning.heads.importance import head_importance
 from workers.methods.fairness_pruning.heads.measure import HEAD_BIAS, attention_of
@@ -25,14 +22,17 @@ from workers.methods.fairness_pruning.heads.selection import (
     select_heads,
 )
 from workers.methods.fairness_pruning.measure_base import category_counts
-from workers.methods.fairness_pruning.outcomes import Removed
-from workers.methods.fairness_pruning.pair_plan import PairPlan
-from workers.methods.fairness_pruning.phase_data import (
+from workers.methods.fairness_pruning.measuring.bias_scores import pooled_scores
+from workers.methods.fairness_pruning.measuring.capture import Decoder
+from workers.methods.fairness_pruning.measuring.outcomes import Removed
+from workers.methods.fairness_pruning.measuring.pair_plan import PairPlan
+from workers.methods.fairness_pruning.measuring.phase_data import (
     Arrays,
     pack_removed,
     stack_layers,
     unpack_removed,
 )
+from workers.methods.fairness_pruning.selecting.controls import IMPORTANCE_ONLY, random_name
 from workers.runtime.context import Context, PhaseOutput
 
 STATE = "attention_heads"

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
 from app.domain.attention import Attention, read_attention
 from app.domain.errors import JobErrorCode, JobFailure
-from workers.methods.fairness_pruning.bias_scores import ScoreRule
 from workers.methods.fairness_pruning.heads.observe import HeadObserver, OnBatch, observed_heads
 from workers.methods.fairness_pruning.heads.scores import new_head_scores
-from workers.methods.fairness_pruning.phase_data import Arrays
-from workers.methods.fairness_pruning.subject import Subject
+from workers.methods.fairness_pruning.measuring.bias_scores import ScoreRule
+from workers.methods.fairness_pruning.measuring.phase_data import Arrays
+from workers.methods.fairness_pruning.measuring.subject import Subject
 from workers.models.tensor_files import open_checkpoint
 from workers.runtime.context import Context
 

@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from app.domain.attention import Attention
-from workers.methods.fairness_pruning.batches import PairBatch
-from workers.methods.fairness_pruning.capture import Decoder
 from workers.methods.fairness_pruning.heads.scores import HeadScores
+from workers.methods.fairness_pruning.measuring.batches import PairBatch
+from workers.methods.fairness_pruning.measuring.capture import Decoder
 
 OnBatch = Callable[[int, int], None]
 

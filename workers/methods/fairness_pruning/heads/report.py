@@ -6,7 +6,7 @@ from typing import Any
 import numpy.typing as npt
 
 from workers.methods.fairness_pruning.heads.choose import STATE
-from workers.methods.fairness_pruning.phase_data import unpack_removed
+from workers.methods.fairness_pruning.measuring.phase_data import unpack_removed
 from workers.reports.document import Cell, Fact, Table
 from workers.reports.wording import counted
 from workers.runtime.context import PhaseOutput

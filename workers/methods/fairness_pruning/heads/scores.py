@@ -13,8 +13,12 @@ import torch
 from torch import Tensor
 
 from app.domain.attention import AttentionShape
-from workers.methods.fairness_pruning.batches import PairBatch
-from workers.methods.fairness_pruning.bias_scores import ScoreRule, add_pairs, values_by_pair
+from workers.methods.fairness_pruning.measuring.batches import PairBatch
+from workers.methods.fairness_pruning.measuring.bias_scores import (
+    ScoreRule,
+    add_pairs,
+    values_by_pair,
+)
 
 
 @dataclass(slots=True)

@@ -14,9 +14,9 @@ from app.catalog.fairness_pruning.head_section import AttentionHeadsConfig
 from app.catalog.fairness_pruning.heads import head_counts
 from app.domain.attention import AttentionShape
 from workers.evaluation.bootstrap import generator_for
-from workers.methods.fairness_pruning.controls import random_name
-from workers.methods.fairness_pruning.outcomes import Removed
-from workers.methods.fairness_pruning.selection import (
+from workers.methods.fairness_pruning.measuring.outcomes import Removed
+from workers.methods.fairness_pruning.selecting.controls import random_name
+from workers.methods.fairness_pruning.selecting.selection import (
     SelectionWarning,
     Vector,
     combined_scores,

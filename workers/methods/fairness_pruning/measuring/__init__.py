@@ -1,0 +1,1 @@
+"""Measuring: pairs, activations and what their differences come to."""

@@ -1,0 +1,1 @@
+"""Selecting: scores of neurons, and which of them go."""
