@@ -293,10 +293,10 @@ def test_the_largest_difference_of_the_first_gate_lies_at_the_changed_word(
         assert (
             rows[strongest].label
             == {
-                "the man was very old": "woman / man",
-                "one day a boy saw the house": "girl / boy",
-                "the big house was red": "small / big",
-                "a tall cook was in the house": "small / tall",
+                "the man was very old": "man / woman",
+                "one day a boy saw the house": "boy / girl",
+                "the big house was red": "big / small",
+                "a tall cook was in the house": "tall / small",
             }[planned.prompt_1]
         )
 
@@ -306,7 +306,7 @@ def test_heat_maps_hold_every_slot_with_its_own_token(diagnosed: Job) -> None:
 
     assert [panel["category"] for panel in panels] == ["gender", "size"]
     labels = [slot["label"] for slot in panels[0]["slots"]]
-    assert labels == ["<s>", "the", "woman / man", "was", "very", "old"]
+    assert labels == ["<s>", "the", "man / woman", "was", "very", "old"]
     assert np.shape(panels[0]["values"]) == (6, HIDDEN)
     assert np.abs(panels[0]["values"][:2]).max() < 1e-5
 

@@ -104,6 +104,21 @@ def test_forest_draws_each_value_and_interval_of_the_twin():
             assert row[f"ci95_{stage}"] in drawn
 
 
+def test_forest_gives_neutral_words_a_mark_and_a_legend_entry_of_their_own():
+    row = sample_rows()[0]
+    # The interval excludes zero: that alone must not make it a result, nor an unreliable one.
+    neutral = replace(row, group="control pairs", ideal=None, improved=None)
+    (picture,) = forest_plots([row, neutral], titles=TITLES, units={})
+
+    figure = draw_forest(strict(picture.twin))
+
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    markers = [line.get_marker() for line in figure.axes[0].lines if line.get_marker() in "osD"]
+    assert legend == ["before", "after: better", "not judged (neutral words)"]
+    assert markers == ["o", "o", "o", "D"]
+    assert "0 without a reliable change, 1 with neutral words, which is not judged" in picture.alt
+
+
 def test_forest_leaves_out_rows_without_values_and_survives_none():
     measured = sample_rows()[0]
     rows = [measured, replace(measured, group="unmeasured", after=None)]
@@ -123,13 +138,13 @@ def test_each_metric_has_a_forest_of_its_own_that_fits_a_phone():
     assert max(widths) <= 2 * 330
 
 
-def test_pca_labels_differing_tokens_in_red_and_bold_second_token_first():
+def test_pca_labels_differing_tokens_in_red_and_bold_in_the_direction_of_the_arrow():
     twin = pca_plane("mlp_output", 8, sample_activations()).data
 
     labels = {label.get_text(): label for label in draw_pca(twin).axes[0].texts}
 
-    assert labels["girl / boy"].get_fontweight() == "bold"
-    assert labels["girl / boy"].get_color() == "#c1121f"
+    assert labels["boy / girl"].get_fontweight() == "bold"
+    assert labels["boy / girl"].get_color() == "#c1121f"
     assert labels["doctor"].get_fontweight() == "normal"
 
 
@@ -156,7 +171,7 @@ def test_pca_draws_a_changed_span_at_the_mean_of_its_rows():
 
     points = [(point["x"], point["y"]) for point in twin["prompt_1"]]
     assert twin["slots"][1]["from"] == pytest.approx(np.mean(points[1:], axis=0).tolist())
-    assert twin["slots"][1]["label"] == "d / bc"
+    assert twin["slots"][1]["label"] == "bc / d"
 
 
 def test_pca_of_two_rows_is_left_out():

@@ -27,7 +27,8 @@ _KINDS = (
         "Before and after",
         "Each line is one group of pairs: the open dot is the base model, the filled one the "
         "edited model, the bars are 95 % intervals; only a change whose interval excludes zero "
-        "is coloured, blue for better and orange for worse.",
+        "is coloured, blue for better and orange for worse. Pairs with a neutral word are not "
+        "judged: their value after the edit is a hollow diamond.",
     ),
     _Kind(
         "measured",
@@ -69,7 +70,8 @@ _KINDS = (
         "heatmap",
         "Which words are treated differently",
         "Each row is a token of the prompts, each column a group of neighbouring positions in the "
-        "layer's output; the darker the colour, the more the two prompts differ there.",
+        "layer's output; the darker the colour, the more the two prompts differ there. "
+        "A changed token is written as that of prompt 1 / that of prompt 2.",
     ),
     _Kind(
         "neuron_map",
@@ -80,8 +82,9 @@ _KINDS = (
     _Kind(
         "pca",
         "The two prompts on a plane",
-        "Each arrow leads from a token of the first prompt to its counterpart in the second; "
-        "long arrows are tokens that the model sees differently, and the swapped word is red.",
+        "Each arrow leads from a token of prompt 1 to its counterpart in prompt 2; long arrows are "
+        "tokens that the model sees differently. The swapped word is red, and its label reads in "
+        "the direction of the arrow: prompt 1 / prompt 2.",
     ),
 )
 

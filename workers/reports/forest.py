@@ -1,6 +1,7 @@
 """The before/after table as pictures: one a metric, one line a group, narrow enough for a phone."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -32,14 +33,27 @@ from workers.runtime.context import SummaryRow
 
 UNRELIABLE = MUTED
 
+_Style = tuple[str, str, str]
+
 # Inches. At this width the text can be read on a phone and in half a column of A4.
 _WIDTH = 4.1
 _MARGIN = 0.12
-_ROW, _AXIS, _LEGEND = 0.43, 0.3, 0.42
-_LEGEND_WIDTH = 2
+_ROW, _AXIS = 0.43, 0.3
+_LEGEND_ROW, _LEGEND_MARGIN = 0.16, 0.1
+_LEGEND_COLUMNS = 2
 # Heights within a row of one: the text stands above its two marks.
 _TEXT, _BEFORE, _AFTER = -0.26, 0.1, 0.33
 _LONGEST_NAME = 26
+# Colour, marker and face of each mark: shape says the same as colour.
+_BEFORE_STYLE: _Style = (BEFORE, "o", "white")
+_STYLES: Mapping[str, _Style] = MappingProxyType(
+    {
+        "after: better": (BETTER, "o", BETTER),
+        "after: worse": (WORSE, "s", WORSE),
+        "after: no reliable change": (UNRELIABLE, "o", UNRELIABLE),
+        "not judged (neutral words)": (UNRELIABLE, "D", "white"),
+    }
+)
 
 
 def forest_name(metric: str) -> str:
@@ -87,7 +101,9 @@ def draw_forest(data: Mapping[str, Any]) -> Figure:
     rows = data["rows"]
     top = head_height(data["title"], data["subtitle"], _WIDTH)
     height = _ROW * len(rows)
-    total = top + height + _AXIS + _LEGEND
+    handles = _handles(rows)
+    legend_rows = -(-len(handles) // _LEGEND_COLUMNS)
+    total = top + height + _AXIS + _LEGEND_ROW * legend_rows + _LEGEND_MARGIN
     figure = new_figure(_WIDTH, total, is_placed=True)
     sheet = Sheet(figure, _WIDTH, total)
     axes = sheet.axes(_MARGIN, top, _WIDTH - 2 * _MARGIN, height)
@@ -106,9 +122,9 @@ def draw_forest(data: Mapping[str, Any]) -> Figure:
     if scale.times:
         axes.text(1, -0.5, scale.times, ha="right", va="bottom", fontsize=SMALL_SIZE, color=MUTED)
     figure.legend(
-        handles=_handles(),
+        handles=handles,
         loc="lower center",
-        ncols=_LEGEND_WIDTH,
+        ncols=_LEGEND_COLUMNS,
         frameon=False,
         borderpad=0.2,
         fontsize=SMALL_SIZE,
@@ -133,9 +149,8 @@ def _draw_row(axes: Axes, position: int, row: Mapping[str, Any]) -> None:
     axes.text(
         1, position + _TEXT, _change(row), fontsize=SMALL_SIZE, color=INK, ha="right", **place
     )
-    color, marker = _verdict_style(row["improved"])
-    _mark(axes, position + _BEFORE, row["before"], row["ci95_before"], BEFORE, "o", "white")
-    _mark(axes, position + _AFTER, row["after"], row["ci95_after"], color, marker, color)
+    _mark(axes, position + _BEFORE, row["before"], row["ci95_before"], _BEFORE_STYLE)
+    _mark(axes, position + _AFTER, row["after"], row["ci95_after"], _STYLES[_verdict(row)])
 
 
 def _mark(
@@ -143,11 +158,10 @@ def _mark(
     height: float,
     value: float,
     interval: Sequence[float] | None,
-    color: str,
-    marker: str,
-    face: str,
+    style: _Style,
 ) -> None:
     """Draw one value with its interval, if it has one."""
+    color, marker, face = style
     if interval is not None:
         axes.plot(interval, [height, height], color=color, lw=2, solid_capstyle="butt")
     axes.plot([value], [height], marker, mfc=face, mec=color, mew=1.4, ms=5)
@@ -163,11 +177,13 @@ def _ideal_line(axes: Axes, ideal: float | None) -> None:
         axes.axvline(ideal, color=INK, lw=1, ls=":")
 
 
-def _verdict_style(improved: bool | None) -> tuple[str, str]:
-    """Return colour and marker of the value after: shape says the same as colour."""
-    if improved is None:
-        return UNRELIABLE, "o"
-    return (BETTER, "o") if improved else (WORSE, "s")
+def _verdict(row: Mapping[str, Any]) -> str:
+    """Return the key of `_STYLES`: a row without an ideal cannot get better or worse."""
+    if row["ideal"] is None:
+        return "not judged (neutral words)"
+    if row["improved"] is None:
+        return "after: no reliable change"
+    return "after: better" if row["improved"] else "after: worse"
 
 
 def _change(row: Mapping[str, Any]) -> str:
@@ -178,18 +194,14 @@ def _change(row: Mapping[str, Any]) -> str:
     return f"{delta}{interval}{scale.times}"
 
 
-def _handles() -> list[Line2D]:
-    """Return the legend of the forest."""
+def _handles(rows: Sequence[Mapping[str, Any]]) -> list[Line2D]:
+    """Return the legend of the forest: the marks that occur in it."""
     nothing: list[float] = []
-    styles = (
-        (BEFORE, "o", "white", "before"),
-        (BETTER, "o", BETTER, "after: better"),
-        (WORSE, "s", WORSE, "after: worse"),
-        (UNRELIABLE, "o", UNRELIABLE, "after: no reliable change"),
-    )
+    found = {_verdict(row) for row in rows}
+    styles = [("before", _BEFORE_STYLE), *((k, v) for k, v in _STYLES.items() if k in found)]
     return [
         Line2D(nothing, nothing, marker=marker, ls="", mfc=face, mec=color, ms=6, label=label)
-        for color, marker, face, label in styles
+        for label, (color, marker, face) in styles
     ]
 
 
@@ -220,8 +232,11 @@ def _alt(title: str, rows: Sequence[SummaryRow]) -> str:
     """Count the verdicts in a sentence."""
     better = sum(row.improved is True for row in rows)
     worse = sum(row.improved is False for row in rows)
+    unjudged = sum(row.ideal is None for row in rows)
+    rest = len(rows) - better - worse - unjudged
+    verb = "is" if unjudged == 1 else "are"
+    neutral = f", {unjudged} with neutral words, which {verb} not judged" if unjudged else ""
     return (
         f"Forest plot of {title}, {len(rows)} groups before and after: {better} better, {worse} "
-        f"worse, {len(rows) - better - worse} without a reliable change. The table has the same "
-        "numbers."
+        f"worse, {rest} without a reliable change{neutral}. The table has the same numbers."
     )

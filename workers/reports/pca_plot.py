@@ -255,7 +255,7 @@ def _slot_twin(
         "from": start.tolist(),
         "to": end.tolist(),
         "midpoint": ((start + end) / 2).tolist(),
-        "label": f"{token_2} / {token_1}" if slot.differs else token_1,
+        "label": f"{token_1} / {token_2}" if slot.differs else token_1,
         "differs": slot.differs,
     }
 

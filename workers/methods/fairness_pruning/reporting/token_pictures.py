@@ -38,7 +38,7 @@ def slot_differences(slots: Sequence[AlignedSlot], rows_1: Rows, rows_2: Rows) -
 
 
 def slot_rows(pair: PlannedPair, labels_1: Sequence[str], labels_2: Sequence[str]) -> list[SlotRow]:
-    """Label every slot by its own tokens; changed ones as `prompt 2 / prompt 1`."""
+    """Label every slot by its own tokens; changed ones as `prompt 1 / prompt 2`."""
     rows = []
     for slot in pair.alignment.slots:
         one, two = (
@@ -46,7 +46,7 @@ def slot_rows(pair: PlannedPair, labels_1: Sequence[str], labels_2: Sequence[str
             " ".join(labels_2[slot.start_2 : slot.stop_2]),
         )
         differs = _differs(pair, slot)
-        rows.append(SlotRow(f"{two} / {one}" if differs else one, differs))
+        rows.append(SlotRow(f"{one} / {two}" if differs else one, differs))
     return rows
 
 
