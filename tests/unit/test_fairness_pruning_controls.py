@@ -5,6 +5,7 @@ import pytest
 
 from workers.methods.fairness_pruning.selecting.controls import (
     BEYOND_CHANCE,
+    LIKE_IMPORTANCE,
     LIKE_RANDOM,
     NO_MORE_THAN_IMPORTANCE,
     SELECTION_ONLY,
@@ -44,6 +45,29 @@ def test_a_selection_above_every_control_is_beyond_chance() -> None:
     assert verdict.claim
     assert verdict.interval is not None
     assert verdict.interval[0] > 0
+    assert verdict.interval_against_importance is not None
+    assert verdict.interval_against_importance[0] > 0
+
+
+def test_a_hair_over_removal_by_importance_is_no_claim() -> None:
+    # The lead of 0.001 a pair stands in noise that is twenty times as large and not shared.
+    least = around(0.999)[::-1] - np.array([0.0, 0.01, -0.01, 0.02, -0.02, 0.0])
+
+    verdict = judge(around(1.0), [around(0.1), around(0.3)], least, seed=0)
+
+    assert verdict.selection is not None
+    assert verdict.importance_only is not None
+    assert verdict.selection > verdict.importance_only
+    assert verdict.wording == LIKE_IMPORTANCE
+    assert not verdict.claim
+
+
+def test_rank_counts_every_removal_and_a_tie_against_the_selection() -> None:
+    first = judge(around(1.0), [around(0.1), around(0.3)], around(0.2), seed=0)
+    tied = judge(around(1.0), [around(1.0), around(2.0)], around(0.2), seed=0)
+
+    assert first.rank == "largest of 4 removals (this selection, 2 random, 1 by importance)"
+    assert tied.rank.startswith("number 3 of 4 removals")
 
 
 def test_one_better_random_draw_is_enough_to_refuse_the_claim() -> None:

@@ -152,8 +152,9 @@ def _measures(evidence: Evidence) -> tuple[Fact, ...]:
             "Claim against chance",
             (
                 f"at least {MIN_HOLDOUT_PAIRS} held-out pairs (here {held_out}); a larger "
-                "reduction than every random removal and than removal by importance; interval of "
-                "the lead over random excludes zero"
+                "reduction than every random removal and than removal by importance; the "
+                "intervals of the lead over the mean of the random ones and of the lead over "
+                "removal by importance both exclude zero"
             ),
         ),
         Fact("Controls", f"{draws} random removals and removal by importance" if draws else "none"),

@@ -13,6 +13,7 @@ from workers.methods.fairness_pruning.reporting.model_names import model_name, o
 from workers.methods.fairness_pruning.reporting.page_sections import subtitle_pairs
 from workers.methods.fairness_pruning.selecting.controls import (
     BEYOND_CHANCE,
+    LIKE_IMPORTANCE,
     LIKE_RANDOM,
     MIN_HOLDOUT_PAIRS,
     NO_CONTROLS,
@@ -47,14 +48,20 @@ _REDUCTIONS = {
 }
 _CONTROLS = {
     BEYOND_CHANCE: (
-        "On pairs that had no part in choosing the neurons, the reduction is larger than with any "
-        "of the random removals and with removal of the least important neurons. So it is this "
-        "choice of neurons that reduced it, and not removal as such."
+        "On pairs that had no part in choosing the neurons, the reduction is the {rank}, and its "
+        "lead over the removal by importance and over the mean of the random ones is larger than "
+        "chance between pairs explains. So this choice of neurons reduced the difference more "
+        "than the removals it was compared with; a choice that was not tried may do as well."
     ),
     NO_MORE_THAN_IMPORTANCE: (
         "As a control, as many of the least important neurons were taken out without a look at "
         "the pairs. That reduces the difference at least as much. So no reduction can be put down "
         "to this choice of neurons."
+    ),
+    LIKE_IMPORTANCE: (
+        "As a control, as many of the least important neurons were taken out without a look at "
+        "the pairs. The choice that was made leads by so little that the pairs cannot tell the "
+        "two apart. So no reduction can be put down to this choice of neurons."
     ),
     LIKE_RANDOM: (
         "As a control, as many neurons were taken out at random, several times. The choice that "
@@ -66,8 +73,8 @@ _CONTROLS = {
         "seen."
     ),
     NO_CONTROLS: (
-        "No controls were run: this report cannot say whether taking out any other neurons would "
-        "have done the same."
+        "No controls were run: this report cannot say whether taking out as many neurons chosen "
+        "in another way would have done the same."
     ),
 }
 
@@ -91,8 +98,10 @@ def in_short(evidence: Evidence) -> tuple[str, ...]:
         return tuple(paragraphs)
     if evidence.rows:
         paragraphs.append(_balance(evidence))
-    if evidence.verdict.wording in _CONTROLS:
-        paragraphs.append(worded(_CONTROLS[evidence.verdict.wording], evidence.edited_parts))
+    verdict = evidence.verdict
+    if verdict.wording in _CONTROLS:
+        told = _CONTROLS[verdict.wording].format(rank=verdict.rank)
+        paragraphs.append(worded(told, evidence.edited_parts))
     paragraphs += _cost(evidence)
     paragraphs.append(
         "All of this is about values inside the model. Whether the texts that it writes are "

@@ -40,7 +40,9 @@ GLOSSARY = (
         "pairs swap a neutral word.",
     ),
     GlossaryEntry(
-        "Controls", "Removal of as many other neurons: drawn at random, or the least important."
+        "Controls",
+        "Removal of as many neurons chosen in another way: drawn at random, or the least "
+        "important. Some of them may be those of the selection as well.",
     ),
     GlossaryEntry(
         "95 % interval",

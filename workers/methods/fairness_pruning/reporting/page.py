@@ -29,6 +29,7 @@ from workers.methods.fairness_pruning.reporting.report import (
 )
 from workers.methods.fairness_pruning.reporting.warnings import warnings_of
 from workers.methods.fairness_pruning.selecting.controls import (
+    LIKE_IMPORTANCE,
     LIKE_RANDOM,
     NO_CONTROLS,
     NO_MORE_THAN_IMPORTANCE,
@@ -48,17 +49,21 @@ from workers.reports.document import (
 from workers.reports.picture import Picture
 
 _CONTROL_NOTE = (
-    "A control takes out as many other {parts}, to see what that does. Behavioural: by how much "
+    "A control takes out as many {parts}, chosen in another way, to see what that does; some of "
+    "them may be those of the selection as well. Behavioural: by how much "
     "the difference shrank on what stays in the model; mechanical: by how much its mean shrank "
     "merely because the parts taken out no longer count. Negative means that it grew. A claim "
     "rests on held-out pairs alone: there, the selection must reduce the difference by more than "
-    "every random draw and than the least important {parts}, and the interval of its lead over "
-    "the mean of the random draws must exclude zero."
+    "every random draw and than the least important {parts}, and the intervals of its lead over "
+    "the mean of the random draws and over the least important {parts} must both exclude zero."
 )
 # Wordings that are no sentence by themselves.
 _VERDICTS = {
     NO_MORE_THAN_IMPORTANCE: (
         "The selection reduces the difference no more than removing the least important neurons."
+    ),
+    LIKE_IMPORTANCE: (
+        "The selection is not distinguishable from removing the least important neurons."
     ),
     LIKE_RANDOM: "The selection is not distinguishable from random removal.",
     SELECTION_ONLY: "The change was measured on the selection pairs only: no claim can be made.",

@@ -137,7 +137,10 @@ def verdict_entry(evidence: Evidence) -> dict[str, Any]:
             "random": list(verdict.random),
             "importance_only": verdict.importance_only,
         },
+        "rank": verdict.rank or None,
         "interval_against_random_mean": verdict.interval and list(verdict.interval),
+        "interval_against_importance_only": verdict.interval_against_importance
+        and list(verdict.interval_against_importance),
     }
 
 
