@@ -10,7 +10,6 @@ from typing import BinaryIO, Protocol
 
 from app.demo_models import DEMO_MODELS, DEMO_MODELS_DIR
 from app.domain.errors import Finding, ModelNotFound, UriNotAllowed
-from app.domain.findings import did_you_mean
 from app.domain.models import FileFact
 from app.integrations.hub import Deadline, HubClient, HubFile, RepoFile, RepoListing, is_commit
 from app.integrations.hub.cache import CommitCache
@@ -222,7 +221,7 @@ def open_demo(name: str) -> FolderReader:
     It has no time stamps: the API and the worker may read it from two installations.
     """
     if name not in DEMO_MODELS:
-        message = f"There is no demo model {name!r}. {did_you_mean(name, DEMO_MODELS)}"
+        message = f"There is no demo model {name!r}; there are {', '.join(sorted(DEMO_MODELS))}."
         raise ModelNotFound(message, findings=(Finding("/model/demo", "unknown_demo", message),))
     reader = FolderReader(DEMO_MODELS_DIR, DEMO_MODELS_DIR / name)
     reader.mtimes_ns.clear()

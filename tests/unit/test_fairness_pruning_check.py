@@ -107,6 +107,18 @@ INVALID: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "/config/fraction",
         "0.005814",
     ),
+    "less than one neuron by default": (
+        {"fraction": 0.002},
+        "nothing_to_prune",
+        "/config/fraction",
+        "`fraction` is 0.002 where no other amount is given",
+    ),
+    "less than one neuron beside heads": (
+        {"attention_heads": {"heads_per_layer": 1}, "fraction": 0.002},
+        "nothing_to_prune",
+        "/config/fraction",
+        "no neurons, give `fraction` 0",
+    ),
     "less than one in one layer": (
         {"fraction": None, "fraction_by_layer": {"0": 0.1, "1": 0.001}},
         "nothing_to_prune",

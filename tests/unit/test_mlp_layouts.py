@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from app.domain.architectures import check_mlps, find_layout, layout_model_types
+from app.domain.architectures import (
+    check_diagnosis,
+    check_mlps,
+    find_layout,
+    layout_model_types,
+)
+from app.domain.errors import Finding
 from app.domain.models import FileFact, ModelFacts, TensorFact
 
 LAYERS, HIDDEN, NEURONS = 3, 8, 20
@@ -173,6 +179,17 @@ def test_unfit_model_is_refused_with_its_reason(change: Change, code: str, told:
     assert code in {finding.code for finding in findings}
     assert any(told in finding.message for finding in findings)
     assert all(finding.pointer == "/model" for finding in findings)
+
+
+@pytest.mark.parametrize(("check", "named"), [(check_mlps, False), (check_diagnosis, True)])
+def test_families_of_experts_are_named_where_a_model_is_only_measured(
+    check: Callable[[ModelFacts], tuple[Finding, ...]], named: bool
+) -> None:
+    (finding,) = check(facts(set_config(model_type="bert")))
+
+    assert finding.code == "unsupported_architecture"
+    assert "llama" in finding.message
+    assert ("mixtral" in finding.message) is named
 
 
 def test_adapter_without_weights_is_refused() -> None:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
-from app.catalog.fairness_pruning.presets import AMOUNT_FIELDS
+from app.catalog.fairness_pruning.presets import AMOUNT_FIELDS, DEFAULT_FRACTION
 from app.domain.architectures import MlpDimensions
 from app.domain.errors import Finding
 
@@ -153,10 +153,7 @@ def _global_findings(config: FairnessPruningConfig, dimensions: MlpDimensions) -
         )
         yield Finding(pointer=pointer, code="prune_all", message=message)
     elif asked > 0 and count == 0:
-        message = (
-            f"{float(asked):g} of {total} neurons is less than one; the smallest fraction that "
-            f"removes a neuron is 1/{total}, {_smallest_fraction(total)} rounded up."
-        )
+        message = _less_than_one(config, asked, total)
         yield Finding(pointer=pointer, code="nothing_to_prune", message=message)
     multiple = config.round_to_multiple
     if multiple is not None and dimensions.neurons % multiple:
@@ -199,11 +196,24 @@ def _nothing_to_prune(
             "ask for more, choose a smaller multiple, or round down."
         )
     else:
-        message = (
-            f"{float(asked):g} of {neurons} neurons is less than one; the smallest fraction "
-            f"that removes a neuron is 1/{neurons}, {_smallest_fraction(neurons)} rounded up."
-        )
+        message = _less_than_one(config, asked, neurons)
     return Finding(pointer=_amount_pointer(config), code="nothing_to_prune", message=message)
+
+
+def _less_than_one(config: FairnessPruningConfig, asked: Fraction, neurons: int) -> str:
+    """Say that no neuron would go, and what to do; a user may not know of a default."""
+    message = (
+        f"{float(asked):g} of {neurons} neurons is less than one; the smallest fraction "
+        f"that removes a neuron is 1/{neurons}, {_smallest_fraction(neurons)} rounded up."
+    )
+    if config.fraction == DEFAULT_FRACTION:
+        message = (
+            f"`fraction` is {DEFAULT_FRACTION} where no other amount is given: {message} "
+            "Give a larger `fraction`, or another amount."
+        )
+    if config.attention_heads is not None and config.fraction is not None:
+        message += " To take out attention heads and no neurons, give `fraction` 0."
+    return message
 
 
 def _smallest_fraction(neurons: int) -> str:

@@ -63,10 +63,14 @@ def check_diagnosis(facts: ModelFacts) -> tuple[Finding, ...]:
     layout, and so do those of fixed width.
     """
     layout = find_layout(facts.model_type)
-    if layout is None or layout.is_editable:
-        return check_mlps(facts, resizes=False)
     cause = _adapter(facts) or _quantized(facts)
-    return (cause,) if cause else _checked(facts, layout)
+    if layout is None:
+        cause = cause or _unknown_family(facts, diagnosis=True)
+    elif layout.is_editable:
+        cause = cause or _experts(facts)
+    if cause or layout is None:
+        return (cause,) if cause else ()
+    return _checked(facts, layout)
 
 
 def _checked(facts: ModelFacts, layout: MlpLayout) -> tuple[Finding, ...]:
@@ -137,7 +141,7 @@ def _expert_layer(tensor: str) -> int | None:
     return next((int(part) for part in tensor.split(".") if part.isdecimal()), None)
 
 
-def _unknown_family(facts: ModelFacts) -> Finding | None:
+def _unknown_family(facts: ModelFacts, *, diagnosis: bool = False) -> Finding | None:
     if find_layout(facts.model_type) is not None:
         return None
     named = f"model_type `{facts.model_type}`" if facts.model_type else "A model without model_type"
@@ -147,7 +151,7 @@ def _unknown_family(facts: ModelFacts) -> Finding | None:
         reason = f"{named} is an encoder, not a decoder language model"
     else:
         reason = f"{named} is not supported"
-    known = ", ".join(layout_model_types())
+    known = ", ".join(layout_model_types(with_experts=diagnosis))
     return _finding("unsupported_architecture", f"{reason}; supported: {known}.")
 
 

@@ -199,6 +199,10 @@ def find_layout(model_type: str) -> MlpLayout | None:
     return next((row for row in LAYOUTS if model_type in row.model_types), None)
 
 
-def layout_model_types() -> tuple[str, ...]:
-    """Every `model_type` whose MLPs can be edited, in table order."""
-    return tuple(name for row in LAYOUTS if row.is_editable for name in row.model_types)
+def layout_model_types(*, with_experts: bool = False) -> tuple[str, ...]:
+    """Every `model_type` whose MLPs can be edited, in table order.
+
+    `with_experts` adds the families of experts, which can be measured but not edited.
+    """
+    rows = [row for row in LAYOUTS if with_experts or row.is_editable]
+    return tuple(name for row in rows for name in row.model_types)

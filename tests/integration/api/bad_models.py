@@ -149,14 +149,14 @@ ROWS = [
     job(
         "misspelt demo model",
         "model_not_found",
-        "Did you mean 'tiny-llama'?",
+        "there are tiny-bert, tiny-llama.",
         "/model/demo",
         model={"demo": "tiny-lama"},
     ),
     job(
         "unknown demo model",
         "model_not_found",
-        "Known here: tiny-bert, tiny-llama.",
+        "there are tiny-bert, tiny-llama.",
         "/model/demo",
         model={"demo": "gpt-5"},
     ),
