@@ -168,10 +168,16 @@ def test_what_is_not_finite_is_null_in_the_result() -> None:
     assert document["metrics"] == {
         "before": {"m": 1.0, "x": None},
         "after": {"m": None},
-        "delta": {"m": None, "x": None},
+        "delta": {"m": None},
     }
     assert document["summary"][0]["before"] is None
     json.dumps(document, allow_nan=False)
+
+
+def test_a_model_that_was_only_measured_has_no_difference() -> None:
+    result = MethodResult(before={"m": 1.0}, after={}, summary=(line(1.0, None),))
+
+    assert result_json(result, [])["metrics"] == {"before": {"m": 1.0}, "after": {}, "delta": {}}
 
 
 def test_a_state_without_evaluation_rows_gives_none() -> None:

@@ -184,9 +184,10 @@ def _untrusted(message: str) -> JobFailure:
 def _delta(
     before: Mapping[str, float | None], after: Mapping[str, float | None]
 ) -> dict[str, float | None]:
+    """Subtract what was measured twice; a diagnosis changes nothing and so has no difference."""
     deltas: dict[str, float | None] = {}
-    for name in before:
-        first, second = before[name], after.get(name)
+    for name in (name for name in before if name in after):
+        first, second = before[name], after[name]
         deltas[name] = None if first is None or second is None else second - first
     return {name: _finite(value) for name, value in deltas.items()}
 
