@@ -70,6 +70,7 @@ def test_ratio_just_below_the_line_does_not_read_as_on_it():
             GroupValue(group="b", n=8, before=1.0, after=1.0),
         ),
         best="highest",
+        is_selection_rate=True,
     )
 
     first = group_words(table)[0]
@@ -81,3 +82,11 @@ def test_ratio_just_below_the_line_does_not_read_as_on_it():
 def test_values_that_are_no_selection_rates_are_said_to_be_none():
     assert "no selection rates" in group_note([differences()])
     assert "no selection rates" not in group_note([sample_rates()])
+
+
+def test_values_that_are_no_selection_rates_are_never_marked():
+    gender, race = group_words(differences())
+
+    assert (gender.ratio_before, race.ratio_before) == ("1.00", "0.40")
+    assert not any([gender.below_before, race.below_before, race.below_after])
+    assert "0.8" not in group_note([differences()])

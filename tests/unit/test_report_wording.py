@@ -11,7 +11,15 @@ from tests.report_samples import METRICS, sample_rows
 from workers.reports.document import Table, sort_rows
 from workers.reports.pca import fit_pca
 from workers.reports.picture import printable, signed_alike
-from workers.reports.wording import counted, first_difference, row_words, size_text, table_texts
+from workers.reports.wording import (
+    above_resolution,
+    chance_note,
+    counted,
+    first_difference,
+    row_words,
+    size_text,
+    table_texts,
+)
 
 ROW = replace(
     sample_rows()[0],
@@ -199,3 +207,23 @@ class TestPca:
 
     def test_one_column_has_an_empty_second_component(self):
         assert fit_pca(np.array([[1.0], [2.0], [4.0]])).coordinates[:, 1].tolist() == [0, 0, 0]
+
+
+def test_only_rows_that_can_get_a_verdict_count_as_chances():
+    neutral, few = replace(ROW, ideal=None), replace(ROW, n=4)
+
+    note = chance_note([ROW] * 24 + [neutral] * 12 + [few] * 4)
+
+    assert note.startswith("24 rows of the table can get a verdict")
+    assert "about 1.2 of them" in note
+
+
+def test_a_table_of_few_judged_rows_has_no_remark_on_chance():
+    assert chance_note([ROW] * 8 + [replace(ROW, ideal=None)] * 4) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(-7.6e-19, 0.0), (1.1e-9, 0.0), (-3e-6, -3e-6), (0.0, 0.0)]
+)
+def test_what_float32_cannot_tell_from_nothing_is_shown_as_zero(value, shown):
+    assert above_resolution(value, of=0.1) == shown

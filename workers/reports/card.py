@@ -125,7 +125,7 @@ def _results(document: ReportDocument) -> str:
                 words.verdict,
             )
         )
-    notes = [escape(note) for note in (INTERVAL_NOTE, chance_note(len(rows))) if note]
+    notes = [escape(note) for note in (INTERVAL_NOTE, chance_note(document.rows)) if note]
     return "\n\n".join([counts, markdown_table(columns, rows), *notes])
 
 

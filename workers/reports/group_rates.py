@@ -40,7 +40,8 @@ class GroupRates:
     unit
         What `n` counts.
     is_selection_rate
-        Whether the values are rates at which members of the groups are chosen.
+        Whether the values are rates at which members of the groups are chosen. Only then is a
+        ratio below the line marked: the rule of thumb speaks of nothing else.
     min_units
         Groups of fewer units have no ratio, and set none.
     """

@@ -57,7 +57,7 @@ def render_html(document: ReportDocument) -> str:
             doc=document,
             metric_groups=_metric_groups(document),
             interval_note=INTERVAL_NOTE,
-            chance_note=chance_note(len(document.rows)),
+            chance_note=chance_note(document.rows),
             spec_json=spec_json(document.reproduce.resolved_spec),
             figures_by_name=by_name,
             bars_figure=by_name.get("before_after"),

@@ -17,6 +17,8 @@ _MAX_EXTRA_DECIMALS = 3
 # The usual level; the sign-flip test keeps it at any number of units, the interval does not.
 BORDERLINE_P = 0.05
 _GROUPED_FROM = 10_000
+# Half the distance from 1 to the next float32: models and their activations are stored so.
+_FLOAT32_RESOLUTION = 2.0**-24
 
 INTERVAL_NOTE = (
     "Intervals are 95 % bootstrap intervals over the unit named in each row; the interval of the "
@@ -33,9 +35,10 @@ GROUP_NOTE = (
     "difference that matters."
 )
 NO_RATE_NOTE = (
-    "The values below are no selection rates: nobody is chosen or refused by them. They say how "
-    "strongly the model reacts to a swapped word, so the rule of thumb does not apply to them as "
-    "such, and a ratio is neither passed nor failed."
+    "The values are no selection rates: nobody is chosen or refused by them, so a ratio is neither "
+    "passed nor failed, and none is marked. They say how strongly the model reacts to a swapped "
+    "word. The ratio compares each group with the one that has the best value, which has the "
+    "ratio 1. Each group has sentences of its own, so part of a ratio may come from the sentences."
 )
 
 # From here on, the share of false verdicts that 95 % intervals allow is a row or more in some
@@ -125,11 +128,11 @@ def group_words(table: GroupRates) -> list[GroupWords]:
             before=_fixed(line.value.before, decimals, scale),
             before_interval=interval(line.value.ci95_before),
             ratio_before=_ratio(line.ratio_before),
-            below_before=is_below_line(line.ratio_before),
+            below_before=table.is_selection_rate and is_below_line(line.ratio_before),
             after=_fixed(line.value.after, decimals, scale),
             after_interval=interval(line.value.ci95_after),
             ratio_after=_ratio(line.ratio_after),
-            below_after=is_below_line(line.ratio_after),
+            below_after=table.is_selection_rate and is_below_line(line.ratio_after),
         )
         for line in table.lines
     ]
@@ -137,9 +140,9 @@ def group_words(table: GroupRates) -> list[GroupWords]:
 
 def group_note(tables: Sequence[GroupRates]) -> str:
     """Say how to read tables of groups, and what they are not."""
-    if all(table.is_selection_rate for table in tables):
-        return GROUP_NOTE
-    return f"{NO_RATE_NOTE} {GROUP_NOTE}"
+    kinds = {table.is_selection_rate for table in tables}
+    notes = {True: GROUP_NOTE, False: NO_RATE_NOTE}
+    return " ".join(note for kind, note in notes.items() if kind in kinds)
 
 
 def generation_groups(
@@ -196,14 +199,27 @@ def _ratio(value: float | None) -> str:
     return f"{floor(value * 100 + 1e-9) / 100:.2f}"
 
 
-def chance_note(rows: int) -> str:
-    """Return how many verdicts chance alone would give in a long table, else nothing."""
-    if rows < _MANY_ROWS:
+def above_resolution(value: float, *, of: float) -> float:
+    """Return `value`, or 0 where float32 cannot tell a quantity of size `of` from itself plus it.
+
+    For tables: the remainder of a subtraction of two equal means is rounding and no finding.
+    """
+    return value if abs(value) > _FLOAT32_RESOLUTION * abs(of) else 0.0
+
+
+def chance_note(rows: Sequence[SummaryRow]) -> str:
+    """Return how many verdicts chance alone would give in a long table, else nothing.
+
+    Rows without an ideal, as those of neutral words, and rows of too few units never get a
+    verdict, and do not count.
+    """
+    judged = sum(row.ideal is not None and row.n >= MIN_UNITS_FOR_CLAIM for row in rows)
+    if judged < _MANY_ROWS:
         return ""
     return (
-        f"The table has {rows} rows: even if nothing had changed, about {0.05 * rows:.0f} of them "
-        "would be called better or worse by chance. Rows that share units or metrics are not "
-        "independent evidence; look for a pattern, not for single rows."
+        f"{judged} rows of the table can get a verdict: even if nothing had changed, about "
+        f"{0.05 * judged:.2g} of them would be called better or worse by chance. Rows that share "
+        "units or metrics are not independent evidence; look for a pattern, not for single rows."
     )
 
 

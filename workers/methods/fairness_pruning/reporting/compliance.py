@@ -18,7 +18,7 @@ from workers.methods.fairness_pruning.reporting.evidence import UNIT, Evidence
 from workers.methods.fairness_pruning.reporting.model_names import origin_facts
 from workers.methods.fairness_pruning.selecting.controls import MIN_HOLDOUT_PAIRS
 from workers.reports.document import Compliance, DataUse, Fact, Verification
-from workers.reports.group_rates import FOUR_FIFTHS, GroupRates, GroupValue
+from workers.reports.group_rates import GroupRates, GroupValue
 from workers.reports.wording import BORDERLINE_P, counted
 
 # The attributes that CrowS-Pairs (Nangia and others, 2020) tells apart, in its spirit.
@@ -158,9 +158,19 @@ def _measures(evidence: Evidence) -> tuple[Fact, ...]:
             ),
         ),
         Fact("Controls", f"{draws} random removals and removal by importance" if draws else "none"),
-        Fact("Groups", f"ratio to the best group; reading line at {FOUR_FIFTHS:g}"),
+        *group_facts(evidence),
         Fact("Pass or fail", "no threshold of acceptance was set by this report"),
     )
+
+
+def group_facts(evidence: Evidence) -> Iterator[Fact]:
+    """Say how groups are set beside each other; nothing where no table does so."""
+    if any(group_rates(evidence)):
+        yield Fact(
+            "Groups",
+            f"ratio of the lowest difference to that of the group, from {MIN_UNITS_FOR_CLAIM} "
+            "pairs on; differences are no selection rates, so no ratio passes or fails",
+        )
 
 
 def gaps(evidence: Evidence) -> tuple[Fact, ...]:

@@ -1,8 +1,8 @@
 """The compliance sheet of a job that only measured: that of an edit without what an edit needs."""
 
-from workers.evaluation.bootstrap import MIN_UNITS_FOR_CLAIM
 from workers.methods.fairness_pruning.reporting.compliance import (
     gaps,
+    group_facts,
     group_rates,
     metric_fact,
     scope_facts,
@@ -10,7 +10,6 @@ from workers.methods.fairness_pruning.reporting.compliance import (
 )
 from workers.methods.fairness_pruning.reporting.evidence import Evidence
 from workers.reports.document import Compliance, Fact, Verification
-from workers.reports.group_rates import FOUR_FIFTHS
 
 
 def diagnosis_sheet(evidence: Evidence) -> Compliance:
@@ -24,8 +23,7 @@ def diagnosis_sheet(evidence: Evidence) -> Compliance:
                 "95 % bootstrap intervals over pairs; they say how precise a mean is, and judge "
                 "nothing",
             ),
-            Fact("Groups", f"ratio to the best group; reading line at {FOUR_FIFTHS:g}"),
-            Fact("Smallest group with a ratio", f"{MIN_UNITS_FOR_CLAIM} pairs"),
+            *group_facts(evidence),
             Fact("Pass or fail", "no threshold of acceptance was set by this report"),
         ),
         not_measured=(

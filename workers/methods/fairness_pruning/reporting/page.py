@@ -47,6 +47,7 @@ from workers.reports.document import (
     Table,
 )
 from workers.reports.picture import Picture
+from workers.reports.wording import above_resolution
 
 _CONTROL_NOTE = (
     "A control takes out as many {parts}, chosen in another way, to see what that does; some of "
@@ -206,7 +207,9 @@ def _controls(evidence: Evidence) -> Controls:
             continue
         for name, values in group_outcomes(evidence, columns).items():
             group = f"{SPLIT_LABELS[split]} (n = {len(columns)})"
-            means = (values["behavioural"], values["mechanical"], values[PARITY])
+            after = values[PARITY]
+            parts_of_change = (values["behavioural"], values["mechanical"])
+            means = (*(above_resolution(part, of=after) for part in parts_of_change), after)
             rows.append((group, control_label(name), *means))
     return Controls(
         verdict=wording,

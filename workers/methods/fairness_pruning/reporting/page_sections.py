@@ -12,7 +12,7 @@ from workers.methods.fairness_pruning.reporting.report import amplification_entr
 from workers.methods.fairness_pruning.run_controls import SELECTION
 from workers.methods.fairness_pruning.selecting.controls import IMPORTANCE_ONLY
 from workers.reports.document import Cell, Section, Table
-from workers.reports.wording import counted, one_sentence
+from workers.reports.wording import above_resolution, counted, one_sentence
 
 CONTROL_LABELS = {SELECTION: "this selection", IMPORTANCE_ONLY: "least important only"}
 GROWTH_NOTE = (
@@ -70,8 +70,8 @@ def pair_table(evidence: Evidence) -> Table:
                 first,
                 second,
                 percent_reduction(first, second),
-                float(mechanical[column]),
-                float(outcome.behavioural[column]),
+                above_resolution(float(mechanical[column]), of=first),
+                above_resolution(float(outcome.behavioural[column]), of=first),
             )
         )
     shown = "" if len(rows) == len(evidence.plan.measured) else " The rest is in report.json."
@@ -96,7 +96,8 @@ def _parts_of_the_change(evidence: Evidence) -> Section | None:
         columns = evidence.plan.columns(split)
         if columns:
             values = (before, outcome.after[PARITY], mechanical, outcome.behavioural)
-            means = tuple(float(value[columns].mean()) for value in values)
+            raw = [float(value[columns].mean()) for value in values]
+            means = (above_resolution(value, of=raw[0]) for value in raw)
             rows.append((SPLIT_LABELS[split], len(columns), *means))
     return Section(
         title="Arithmetic or behaviour",
@@ -120,7 +121,7 @@ def _parts_of_the_change(evidence: Evidence) -> Section | None:
 
 
 def _growth(evidence: Evidence) -> Section | None:
-    """Say where in the depth of the model the difference grows."""
+    """Say where in the depth of the model the difference grows, or that it shrinks."""
     stages = amplification_entry(evidence)
     if stages["before"] is None:
         return None
@@ -134,7 +135,7 @@ def _growth(evidence: Evidence) -> Section | None:
     ]
     text.append("Absolute differences grow with depth in most models; the relative ones count.")
     names = ("amplification", "mean_diff_mlp_output", "mean_diff_attention_output")
-    return Section(title="Where the difference grows", text=tuple(text), figures=names)
+    return Section(title="How the difference changes with depth", text=tuple(text), figures=names)
 
 
 def _language(evidence: Evidence) -> Section | None:
