@@ -142,6 +142,16 @@ def test_the_page_claims_nothing_about_an_edit(diagnosed: Job) -> None:
         assert absent not in page
 
 
+def test_page_says_how_many_neurons_a_set_has_and_why(diagnosed: Job, edited: Job) -> None:
+    alone, compared = (
+        (job.context.out_dir / "report.html").read_text(encoding="utf-8").replace("\xa0", " ")
+        for job in (diagnosed, edited)
+    )
+
+    assert "but at least one, since this job takes none out)" in alone
+    assert "(as many as this job takes out of the layer)" in compared
+
+
 def test_page_of_a_diagnosis_has_a_sheet_of_its_own_without_an_edit(diagnosed: Job) -> None:
     page = (diagnosed.context.out_dir / "report.html").read_text(encoding="utf-8")
 

@@ -296,7 +296,7 @@ def test_card_tells_the_story_of_the_page(model_dir: Path, tmp_path: Path) -> No
 
     card = card_of(job)
     for heading in ("Each metric in a sentence", "Arithmetic or behaviour",
-                    "Where the difference grows", "What the edit costs",
+                    "How the difference changes with depth", "What the edit costs",
                     "Compliance: what was not measured"):  # fmt: skip
         assert f"\n## {heading}\n" in card
 

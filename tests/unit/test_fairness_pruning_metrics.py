@@ -153,6 +153,36 @@ def test_slope_is_per_whole_depth() -> None:
     assert result["slope"] == pytest.approx(0.4)
 
 
+def test_a_difference_that_shrinks_with_depth_is_not_said_to_grow() -> None:
+    result = amplification(diagnosis(curve=[0.5, 0.3, 0.4, 0.2, 0.1]), [0], [], threshold=1.0)
+
+    assert result is not None
+    assert result["sentence"].endswith(
+        "In the MLP outputs the difference does not grow with depth: it falls by 36 percentage "
+        "points from the first layer to the last (rank correlation with depth \N{MINUS SIGN}0.90); "
+        "the largest step up is at layer 2."
+    )
+    assert "grows" not in result["sentence"]
+
+
+def test_a_level_difference_is_said_to_stay_level() -> None:
+    result = amplification(diagnosis(curve=[0.2] * 5), [0], [], threshold=1.0)
+
+    assert result is not None
+    assert result["sentence"].endswith("does not grow with depth: it stays level.")
+
+
+def test_a_mean_above_the_neutral_pairs_is_a_hint_with_its_numbers_of_pairs() -> None:
+    found = diagnosis(curve=[0.2] * 5)
+    found.statistics["affected_mean"][:, :, 2] = 0.05
+
+    result = amplification(found, [0, 1], [2], threshold=0.1)
+
+    assert result is not None
+    assert "the mean of the 2 demographic pairs lies above nine in ten" in result["sentence"]
+    assert "of the 1 neutral ones: a hint, and no test" in result["sentence"]
+
+
 def test_growth_is_demographic_only_above_the_band_of_control_pairs() -> None:
     found = diagnosis(curve=[0.2] * 5)
     found.statistics["affected_mean"][:, :, 2] = 0.05

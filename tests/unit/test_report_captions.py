@@ -1,5 +1,7 @@
 """Pictures are grouped by kind, in the order of layers, before and after side by side."""
 
+from dataclasses import replace
+
 import pytest
 
 from workers.reports.captions import caption_of, figure_groups
@@ -28,6 +30,17 @@ def test_pictures_without_a_counterpart_stand_two_in_a_row():
         ["mean_diff_a", "mean_diff_b"],
         ["mean_diff_c"],
     ]
+
+
+def test_bars_of_one_model_are_not_said_to_be_pairs():
+    data = {"before": [1.0], "after": None}
+    bars = Picture(name="mean_diff_a", title="", alt="", png=b"", data=data)
+    both = replace(bars, data={**data, "after": [0.5]})
+
+    (alone,), (compared,) = figure_groups([bars]), figure_groups([both])
+
+    assert alone.caption.startswith("One bar a layer")
+    assert compared.caption.startswith("One pair of bars a layer, base model and edited model")
 
 
 def test_kinds_come_in_a_fixed_order_and_unknown_ones_last():

@@ -18,6 +18,8 @@ class _Kind:
     prefix: str
     group: str
     caption: str
+    # Instead of `caption` where the job changed nothing and there is one model to see.
+    caption_alone: str = ""
 
 
 _OTHER = _Kind("", "Other pictures", "")
@@ -50,15 +52,16 @@ _KINDS = (
     ),
     _Kind(
         "amplification",
-        "Where the difference grows",
+        "How the difference changes with depth",
         "From left to right the text passes through the layers of the model; a rising line means "
-        "that the two prompts are treated more and more differently.",
+        "that the two prompts are treated more and more differently, a falling one the opposite.",
     ),
     _Kind(
         "mean_diff",
         "Difference by layer",
         "One pair of bars a layer, base model and edited model; lower means that the two prompts "
         "of a pair are treated more alike there.",
+        "One bar a layer; lower means that the two prompts of a pair are treated more alike there.",
     ),
     _Kind(
         "layer_neuron",
@@ -116,10 +119,15 @@ def figure_groups(pictures: Sequence[Picture]) -> tuple[FigureGroup, ...]:
     kinds = [*_KINDS, _OTHER]
     found = {kind: [p for p in pictures if _kind_of(p.name) is kind] for kind in kinds}
     return tuple(
-        FigureGroup(kind.group, kind.caption, _in_rows(members))
+        FigureGroup(kind.group, _caption(kind, members), _in_rows(members))
         for kind, members in found.items()
         if members
     )
+
+
+def _caption(kind: _Kind, members: Sequence[Picture]) -> str:
+    is_alone = all(picture.data.get("after") is None for picture in members)
+    return kind.caption_alone if kind.caption_alone and is_alone else kind.caption
 
 
 def _kind_of(name: str) -> _Kind:

@@ -136,7 +136,7 @@ def amplification_curves(
     banded = any(curve.low is not None for curve in curves)
     band = "; band: middle 80 % of the pairs" if banded else ""
     data = {
-        "title": "Where the difference grows",
+        "title": "How the difference changes with depth",
         "subtitle": "Relative activation difference (difference / mean magnitude), mean over "
         f"{_count(n_pairs, 'pair')}{band}",
         "unit": "relative activation difference",

@@ -23,6 +23,8 @@ _EXECUTION_ORDER = (CapturePoint.ATTENTION_OUTPUT, CapturePoint.MLP_OUTPUT)
 # of their mean.
 _BAND_PERCENTILES = (10, 90)
 _MIN_LAYERS_FOR_RANK = 4
+# Share of the size of the activations: a smaller trend is rounding of the float32 differences.
+_LEVEL = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +92,7 @@ def amplification_sentence(found: Mapping[str, Any]) -> str:
         same = "never" if control["onset"] is None else f"in {_place(control['onset'])}"
         sentences.append(f"Pairs that swap a neutral word get there {same}.")
     if found["demographic"] is not None:
-        sentences.append(
-            "There the mean of the demographic pairs lies above nine in ten of the neutral pairs, "
-            "so the difference may be called demographic."
-            if found["demographic"]
-            else "There the mean of the demographic pairs does not lie above the spread of the "
-            "neutral ones, so the difference cannot be called demographic."
-        )
+        sentences.append(_beside_neutral_words(found))
     return " ".join(sentences)
 
 
@@ -104,20 +100,39 @@ def _place(onset: Mapping[str, Any]) -> str:
     return f"layer {onset['layer']} ({component_label(onset['component'])})"
 
 
+def _beside_neutral_words(found: Mapping[str, Any]) -> str:
+    """Compare a mean with single pairs: that has no interval, so it can be no more than a hint."""
+    neutral = len(found["control"]["onset_by_pair"])
+    pairs = f"{len(found['onset_by_pair'])} demographic pairs"
+    if found["demographic"]:
+        return (
+            f"There the mean of the {pairs} lies above nine in ten of the {neutral} neutral ones: "
+            "a hint, and no test, that it matters which word is swapped."
+        )
+    return (
+        f"There the mean of the {pairs} does not lie above the spread of the {neutral} neutral "
+        "ones: nothing hints that it matters which word is swapped."
+    )
+
+
 def _growth_sentences(found: Mapping[str, Any]) -> list[str]:
     """Say in which direction the difference goes over depth, and where it leaps."""
     slope, rank = found["slope"], found["rank_correlation"]
     if slope is None:
         return []
-    direction = "rises" if slope > 0 else "falls" if slope < 0 else "stays level"
-    by = "" if slope == 0 else f" by {abs(100 * slope):.3g} percentage points"
+    points = f"{abs(100 * slope):.3g} percentage points from the first layer to the last"
     signed = "" if rank is None else true_minus(f"{rank:+.2f}")
     correlation = f" (rank correlation with depth {signed})" if signed else ""
-    sentence = (
-        f"In the MLP outputs it {direction}{by} from the first layer to the last{correlation}"
-    )
     jump = found["largest_jump"]
-    return [f"{sentence}." if jump is None else f"{sentence}; it grows most at layer {jump}."]
+    if slope > _LEVEL:
+        step = "" if jump is None else f"; it grows most at layer {jump}"
+        return [f"In the MLP outputs it rises by {points}{correlation}{step}."]
+    # A difference that shrinks on the whole may still leap up somewhere.
+    step = "" if jump is None else f"; the largest step up is at layer {jump}"
+    change = f"it falls by {points}" if slope < -_LEVEL else "it stays level"
+    return [
+        f"In the MLP outputs the difference does not grow with depth: {change}{correlation}{step}."
+    ]
 
 
 def _curve(point: CapturePoint, values: Array) -> GrowthCurve:

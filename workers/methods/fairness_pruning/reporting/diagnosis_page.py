@@ -132,7 +132,7 @@ def _headline(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
             rise = f"{100 * slope:+.3g}".replace("-", "\N{MINUS SIGN}")
             numbers.append(
                 HeadlineNumber(
-                    label="Rise over depth",
+                    label="Change over depth",
                     value=f"{rise} points",
                     detail="of the relative difference of the MLP outputs, first to last layer",
                 )
@@ -209,7 +209,7 @@ def _sections(evidence: Evidence, pictures: list[str]) -> tuple[Section, ...]:
 def _growth_section(evidence: Evidence, figures: tuple[str, ...]) -> Section:
     found = amplification_entry(evidence)["before"]
     return Section(
-        title="Where the difference grows",
+        title="How the difference changes with depth",
         text=(GROWTH_NOTE,),
         tables=() if found is None else (_growth_table(found),),
         figures=figures,
@@ -267,16 +267,17 @@ def _growth_table(found: dict[str, Any]) -> Table:
             )
         )
     return Table(
-        title="Where the difference grows",
+        title="How the difference changes with depth",
         columns=(
             "Pairs",
             f"First above {found['threshold']:g}",
             "Pairs that get there",
-            "Slope over depth",
+            "Change over depth",
             "Rank correlation",
-            "Grows most at layer",
+            "Largest step up at layer",
         ),
         rows=tuple(rows),
-        note="Relative difference over the tokens from the first changed one on; slope and rank "
-        "correlation are those of the MLP outputs.",
+        note="Relative difference over the tokens from the first changed one on. The change from "
+        "the first layer to the last, along a fitted line and negative for a fall, the rank "
+        "correlation with depth and the largest step are those of the MLP outputs.",
     )

@@ -21,6 +21,7 @@ def neuron_sections(evidence: Evidence, pictures: Sequence[str]) -> tuple[Sectio
             text=(
                 "A neuron reacts to the swapped word if its values for the two prompts of a pair "
                 "lie far apart. The numbers are those of the base model, on the selection pairs.",
+                *_set_sizes(evidence),
             ),
             tables=tuple(_neuron_tables(evidence)),
             figures=drawn("neuron_map"),
@@ -44,6 +45,26 @@ def neuron_sections(evidence: Evidence, pictures: Sequence[str]) -> tuple[Sectio
         ),
     )
     return tuple(part for part in sections if part.tables or part.figures)
+
+
+def _set_sizes(evidence: Evidence) -> tuple[str, ...]:
+    """Say how many neurons a category's set has: jobs of another kind make other sets."""
+    found = evidence.neuron_map if evidence.shape.layout.is_editable else None
+    if found is None:
+        return ()
+    sizes = sorted(set(found["set_sizes"].values()))
+    share = f"1 % of the {evidence.shape.dimensions.neurons} neurons of a layer, but at least one"
+    if not any(evidence.removed.values()):
+        rule = f"{share}, since this job takes none out"
+    elif all(evidence.removed.values()):
+        rule = "as many as this job takes out of the layer"
+    else:
+        rule = f"as many as this job takes out of the layer, and where it takes out none, {share}"
+    count = counted(sizes[0], "neuron") if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} neurons"
+    return (
+        f"The set of a category has {count} in each layer ({rule}). Sets of jobs that take out "
+        "another number are of another size, and their overlaps do not compare.",
+    )
 
 
 def _neuron_tables(evidence: Evidence) -> list[Table]:
