@@ -185,6 +185,7 @@ def assert_nothing_is_claimed(job: Job) -> None:
     assert job.report["tensors_changed"] == []
     assert job.report["verdict"] == {**job.report["verdict"], "wording": NOTHING_REMOVED}
     assert [row.improved for row in job.result.summary] == [None] * len(job.result.summary)
+    assert "- debiased" not in card_of(job)
     for text in (page_of(job), card_of(job)):
         assert "Nothing was changed: every tensor of the result is that of the base model" in text
         assert "got better" not in text

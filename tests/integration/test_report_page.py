@@ -251,7 +251,7 @@ def test_card_header_is_what_model_hubs_read():
     assert header["base_model"] == "org/base"
     assert header["library_name"] == "transformers"
     assert header["license"] == "apache-2.0"
-    assert header["tags"] == ["debiased", "fairness_pruning", "llama"]
+    assert header["tags"] == ["fairness_pruning", "llama"]
 
 
 def test_card_header_holds_values_before_and_after():

@@ -10,6 +10,7 @@ from workers.methods.fairness_pruning.reporting import headline
 from workers.methods.fairness_pruning.reporting.headline import (
     change_sentence,
     difference_number,
+    may_be_called_debiased,
     overall_tone,
     perplexity_number,
 )
@@ -132,3 +133,20 @@ def test_a_gain_at_the_price_of_language_is_mixed_at_best(monkeypatch, rows, los
     )
 
     assert overall_tone(evidence) == tone
+
+
+@pytest.mark.parametrize(
+    ("claim", "rows", "allowed"),
+    [
+        (True, (FALLEN,), True),
+        (True, (FALLEN, GROWN), False),
+        (False, (FALLEN,), False),
+        (True, (FALLEN, replace(GROWN, group="race, selection pairs")), True),
+    ],
+    ids=["claim", "one worse", "no claim", "worse where it was chosen"],
+)
+def test_a_model_is_called_debiased_only_with_a_claim_and_nothing_worse(claim, rows, allowed):
+    groups = [("holdout", FALLEN.group, [0]), ("selection", "race, selection pairs", [1])]
+    evidence = SimpleNamespace(rows=rows, groups=groups, verdict=SimpleNamespace(claim=claim))
+
+    assert may_be_called_debiased(evidence) is allowed

@@ -19,7 +19,8 @@ class CardHeader:
     """What model hubs read from the YAML header of a card.
 
     `base_model` is a hub name, None for a model that is on no hub; `licence` is inherited from
-    the base model, None where unknown.
+    the base model, None where unknown. `tags` follow the name of the method; one that praises the
+    model, as "debiased", is for the method to give, which knows whether the numbers allow it.
     """
 
     base_model: str | None
@@ -76,7 +77,7 @@ def _yaml(document: ReportDocument, header: CardHeader) -> str:
         license=header.licence,
         library_name=header.library_name,
         base_model=header.base_model,
-        tags=list(dict.fromkeys(("debiased", document.method, *header.tags))),
+        tags=list(dict.fromkeys((document.method, *header.tags))),
         pipeline_tag=header.pipeline_tag,
         model_name=document.title if results else None,
         eval_results=results or None,

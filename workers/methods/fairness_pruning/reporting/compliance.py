@@ -16,7 +16,7 @@ from workers.methods.fairness_pruning.reporting.components import parity_compone
 from workers.methods.fairness_pruning.reporting.edit_words import edit_sentence
 from workers.methods.fairness_pruning.reporting.evidence import UNIT, Evidence
 from workers.methods.fairness_pruning.reporting.model_names import origin_facts
-from workers.methods.fairness_pruning.selecting.controls import MIN_HOLDOUT_PAIRS
+from workers.methods.fairness_pruning.selecting.controls import IMPORTANCE_ONLY, MIN_HOLDOUT_PAIRS
 from workers.reports.document import Compliance, DataUse, Fact, Verification
 from workers.reports.group_rates import GroupRates, GroupValue
 from workers.reports.wording import BORDERLINE_P, counted
@@ -101,15 +101,19 @@ def _amount(pairs: Sequence[PlannedPair]) -> str:
 
 def scope_facts(evidence: Evidence) -> tuple[Fact, ...]:
     """Say which model was looked at, why, and for which attributes."""
-    purpose = evidence.ctx.provenance["job_name"]
+    provenance = evidence.ctx.provenance
+    name = provenance["job_name"]
+    # A request has no field for a purpose; a label of that name is one that its sender chose.
+    purpose = provenance["resolved_spec"].get("labels", {}).get("purpose")
     weights = [
         f["sha256"]
-        for f in evidence.ctx.provenance["model_files"]
+        for f in provenance["model_files"]
         if f["path"].endswith(".safetensors") and f["sha256"]
     ]
     return (
         *origin_facts(evidence),
-        Fact("Purpose as stated", str(purpose) if purpose else "none was stated with the request"),
+        Fact("Name of the job", str(name) if name else "none was given"),
+        Fact("Purpose", str(purpose) if purpose else "not stated in the request"),
         Fact("Attributes looked at", ", ".join(_categories(evidence)) or "none was named"),
         Fact("Weights of the model, SHA-256", ", ".join(weights) or "not recorded"),
     )
@@ -138,7 +142,6 @@ def metric_fact(evidence: Evidence) -> Fact:
 
 def _measures(evidence: Evidence) -> tuple[Fact, ...]:
     held_out = len(evidence.plan.columns("holdout"))
-    draws = evidence.config.controls.random_seeds if evidence.config.controls.enabled else 0
     return (
         metric_fact(evidence),
         Fact(
@@ -157,10 +160,20 @@ def _measures(evidence: Evidence) -> tuple[Fact, ...]:
                 "removal by importance both exclude zero"
             ),
         ),
-        Fact("Controls", f"{draws} random removals and removal by importance" if draws else "none"),
+        Fact("Controls", _controls_run(evidence)),
         *group_facts(evidence),
         Fact("Pass or fail", "no threshold of acceptance was set by this report"),
     )
+
+
+def _controls_run(evidence: Evidence) -> str:
+    """Say which controls were run, and not which were asked for."""
+    if evidence.controls:
+        draws = sum(name != IMPORTANCE_ONLY for name in evidence.controls)
+        return f"{draws} random removals and removal by importance"
+    if not evidence.config.controls.enabled:
+        return "none: switched off in the request"
+    return "none was run: there was nothing to compare"
 
 
 def group_facts(evidence: Evidence) -> Iterator[Fact]:

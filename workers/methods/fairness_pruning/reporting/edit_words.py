@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from app.catalog.fairness_pruning.config import FairnessPruningConfig
+from app.catalog.fairness_pruning.presets import PRESETS
 from workers.methods.fairness_pruning.heads.report import (
     head_facts,
     head_sentence,
@@ -45,6 +47,10 @@ _POINTS = {
 _REDUCTIONS = {
     "abs_then_mean": "mean over tokens of the absolute difference",
     "mean_then_abs": "absolute value of the mean difference over tokens",
+}
+_PRESETS = {
+    "article": "the settings of the published experiment",
+    "optipfair": "the defaults of the library optiPfair",
 }
 _CONTROLS = {
     BEYOND_CHANCE: (
@@ -235,7 +241,7 @@ def _edit_facts(evidence: Evidence) -> Iterator[Fact]:
 def _setting_facts(evidence: Evidence) -> Iterator[Fact]:
     config = evidence.config
     if config.preset is not None:
-        yield Fact("Preset", f"{config.preset}, the settings of a published run")
+        yield from _preset_facts(config)
     if config.neuron_indices is not None:
         yield Fact("Choice of neurons", "named in the request; nothing was ranked")
         return
@@ -249,6 +255,22 @@ def _setting_facts(evidence: Evidence) -> Iterator[Fact]:
     entrance = "gate and up projection" if has_gate else "up projection"
     point = _POINTS[config.bias_point].format(entrance=entrance)
     yield Fact("Reaction", f"{_REDUCTIONS[config.token_reduction]}, {point}")
+
+
+def _preset_facts(config: FairnessPruningConfig) -> Iterator[Fact]:
+    """Say what a preset sets, and which of it the rest of the request set otherwise."""
+    preset = PRESETS[config.preset or ""]
+    actual = {name: getattr(config, name) for name in preset}
+    kept = [f"{name} {preset[name]}" for name in preset if actual[name] == preset[name]]
+    other = [
+        f"{name} {'none' if actual[name] is None else actual[name]} instead of {preset[name]}"
+        for name in preset
+        if actual[name] != preset[name]
+    ]
+    yield Fact("Preset", f"{config.preset}, {_PRESETS[config.preset or '']}")
+    yield Fact("Settings of the preset", ", ".join(kept) or "none is left")
+    if other:
+        yield Fact("Set otherwise by the request", ", ".join(other))
 
 
 def _sizes(evidence: Evidence) -> str:

@@ -116,6 +116,17 @@ def overall_tone(evidence: Evidence) -> Tone:
     return "better" if evidence.verdict.claim and ordered.improved else "neutral"
 
 
+def may_be_called_debiased(evidence: Evidence) -> bool:
+    """Whether a model card may tag the model as debiased, which is what people search for.
+
+    Only where the controls allow the claim, and no metric on held-out demographic pairs got
+    worse; so never for an unchanged model.
+    """
+    held_out = {group for split, group, _columns in evidence.groups if split == "holdout"}
+    rows = [row for row in evidence.rows if row.group in held_out]
+    return evidence.verdict.claim and not any(row.improved is False for row in rows)
+
+
 def headline_numbers(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
     """Give the numbers of the first screen."""
     state = evidence.edit.state

@@ -11,6 +11,7 @@ from yaml import YAMLError
 from workers.methods.fairness_pruning.measuring.metrics import METRICS
 from workers.methods.fairness_pruning.measuring.pair_plan import SPLITS
 from workers.methods.fairness_pruning.reporting.evidence import Evidence, gather
+from workers.methods.fairness_pruning.reporting.headline import may_be_called_debiased
 from workers.methods.fairness_pruning.reporting.layer_table import layer_table
 from workers.methods.fairness_pruning.reporting.model_names import hub_name
 from workers.methods.fairness_pruning.reporting.page import build_document
@@ -90,7 +91,7 @@ def begin_step(ctx: Context, step: int, message: str) -> None:
 def _card_header(evidence: Evidence) -> CardHeader:
     return CardHeader(
         base_model=hub_name(evidence),
-        tags=("fairness",),
+        tags=("debiased", "fairness") if may_be_called_debiased(evidence) else (),
         licence=_licence(evidence.ctx.model_dir),
         pipeline_tag="text-generation",
     )
