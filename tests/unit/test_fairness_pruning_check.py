@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.catalog.fairness_pruning.amount_words import amount_difference
 from app.catalog.fairness_pruning.amounts import removal_counts
 from app.catalog.fairness_pruning.check import check
 from app.catalog.fairness_pruning.config import FairnessPruningConfig
@@ -297,6 +298,43 @@ def test_fraction_of_zero_is_allowed_with_a_warning() -> None:
 
     assert result.invalid == ()
     assert result.warnings == ("No neuron is removed: the result equals the base model.",)
+
+
+def test_rounding_that_takes_more_than_asked_for_gives_a_warning() -> None:
+    warnings = run_check(facts(256), fraction=0.1, round_to_multiple=64).warnings
+
+    assert warnings[0] == (
+        "Layers store a multiple of 64 neurons (`round_to_multiple`, `round_direction` `down`): "
+        "this takes 25 % of all neurons, not the 10 % asked for."
+    )
+
+
+def test_rounding_to_whole_neurons_alone_gives_no_warning() -> None:
+    # 25.6 of 256 neurons are asked for, and 24 of 240 are a whole number.
+    assert not any("asked for" in w for w in run_check(facts(256), fraction=0.1).warnings)
+    rounded = run_check(facts(240), fraction=0.1, round_to_multiple=8).warnings
+    assert not any("asked for" in warning for warning in rounded)
+
+
+@pytest.mark.parametrize(
+    ("rule", "removed", "told"),
+    [
+        ("union", 119, "top set of any category: this takes 17.3 % of all neurons, not the 10 %"),
+        ("intersection", 18, "of every category: this takes 2.616 % of all neurons, not the 10 %"),
+        ("union", 68, None),
+    ],
+)
+def test_a_rule_of_categories_says_why_it_took_another_share(
+    rule: str, removed: int, told: str | None
+) -> None:
+    pairs = [{**PAIR, "category": "gender"}, {**PAIR, "category": "age"}]
+    config = FairnessPruningConfig.model_validate(
+        {"pairs": pairs, "fraction": 0.1, "scope": "global", "category_rule": rule}
+    )
+
+    found = amount_difference(config, MlpDimensions(LAYERS, HIDDEN, NEURONS), removed)
+
+    assert (found is None) if told is None else (found is not None and told in found)
 
 
 def test_layer_subset_is_padded_with_a_warning() -> None:

@@ -154,6 +154,25 @@ def test_advice_for_a_global_ranking_fills_up_and_removes_no_more() -> None:
     assert "64 gives 8128" in unrounded.advice
 
 
+def test_advice_for_a_global_ranking_says_where_rounding_up_brings_the_old_width_back() -> None:
+    # 11 zero neurons more would make 256 again, and no multiple of 32 lies between.
+    described = global_width({0: 130, 1: 11}, neurons=256)
+
+    assert described.options == ()
+    assert described.advice is not None
+    assert described.advice.endswith(
+        "Where one is needed, `round_to_multiple` with `round_direction` `up` adds zero neurons, "
+        "here up to the 256 of before: the model is then no smaller."
+    )
+
+
+def test_advice_where_only_the_old_width_is_a_multiple_is_mode_zero() -> None:
+    advice = width(256, fraction=0.5).advice
+
+    assert advice is not None
+    assert advice.endswith("mode `zero` keeps the 256 neurons of before: no smaller width has it.")
+
+
 @given(
     neurons=st.integers(2, 64).map(lambda n: 8 * n),
     counts=st.lists(st.integers(0, 15), min_size=1, max_size=4),

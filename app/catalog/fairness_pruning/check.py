@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+from app.catalog.fairness_pruning.amount_words import amount_difference
 from app.catalog.fairness_pruning.amounts import (
     amount_findings,
     global_count,
@@ -213,6 +214,9 @@ def _amount_warnings(config: FairnessPruningConfig, dimensions: MlpDimensions) -
     if not any(counts.values()):
         yield from _nothing_removed(config)
         return
+    difference = amount_difference(config, dimensions, sum(counts.values()))
+    if difference is not None:
+        yield difference
     width = describe_width(config, dimensions, counts)
     if config.mode == "prune" and len(set(counts.values())) > 1:
         effect = "no smaller than before" if width.stored == width.base else "padded"

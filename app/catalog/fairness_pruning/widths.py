@@ -48,7 +48,7 @@ class Width:
     Fractions are of all neurons of the model, as asked for and as carried out. `lost` names the
     multiples of `WIDTH_NEEDS` that divide `base` but not `stored`; it is empty when nothing of
     consequence is lost. `options` has the ways to win one back, each width once with its largest
-    multiple.
+    multiple. `pads` says that rounding adds zero neurons, `can_round` that the config allows it.
     """
 
     base: int
@@ -58,6 +58,7 @@ class Width:
     lost: tuple[int, ...]
     options: tuple[WidthOption, ...]
     pads: bool
+    can_round: bool
 
     @property
     def advice(self) -> str | None:
@@ -73,7 +74,7 @@ class Width:
             f"{_listed(needs)}."
         )
         if not self.options:
-            return f"{stored} Where one is needed, remove another number of neurons."
+            return f"{stored} Where one is needed, {self._without_options}."
         if self.pads:
             setting = "`round_to_multiple` and `round_direction` `up`, which adds zero neurons"
             widths = [f"{option.multiple} gives {option.width}" for option in self.options]
@@ -85,6 +86,18 @@ class Width:
                 for option in self.options
             ]
         return f"{stored} Where one is needed, set {setting}: {'; '.join(widths)}."
+
+    @property
+    def _without_options(self) -> str:
+        """Say what helps where no smaller width would do."""
+        if not self.can_round:
+            return "name another number of neurons"
+        if self.pads:
+            return (
+                "`round_to_multiple` with `round_direction` `up` adds zero neurons, here up to "
+                f"the {self.base} of before: the model is then no smaller"
+            )
+        return f"mode `zero` keeps the {self.base} neurons of before: no smaller width has it"
 
 
 def stored_width(
@@ -136,6 +149,7 @@ def describe_width(
         lost=lost,
         options=tuple(options.values()),
         pads=config.scope == "global",
+        can_round=config.neuron_indices is None,
     )
 
 
