@@ -11,6 +11,11 @@ _KINDS = {
     "tiny-llama": ("text-generation", "AutoModelForCausalLM", "Perplexity"),
     "tiny-bert": ("fill-mask", "AutoModelForMaskedLM", "Pseudo-perplexity"),
 }
+# What a job can do with the model, where that is not all of it.
+_METHODS = {
+    "tiny-llama": "",
+    "tiny-bert": "\nNo method of this release works on masked models; jobs with it are refused.",
+}
 
 
 def readme(name: str, facts: Mapping[str, Any]) -> str:
@@ -33,7 +38,7 @@ pipeline_tag: {task}
 
 {RECIPES[name].title}.
 It comes with Evenhand for demos and tests: the `model` of a job is `{{"demo": "{name}"}}`.
-Plain transformers loads it: `{auto}.from_pretrained(FOLDER)`.
+Plain transformers loads it: `{auto}.from_pretrained(FOLDER)`.{_METHODS[name]}
 """
 
 
