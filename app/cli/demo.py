@@ -16,11 +16,15 @@ from typing import Any
 import httpx
 from rich.console import Console
 
+from app.cli.known_bias import FILE as KNOWN_BIAS
+from app.cli.known_bias import show_known_bias
 from app.cli.watch import show_result, watch_job
+from app.demo_models import DEMO_MODELS_DIR
 from debias_client import Client
 
 HUB_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 PACKAGED_MODEL = "smollm2-135m-instruct"
+SHIPPED_MODEL = "tiny-llama"
 HUB_PROBE_S = 3.0
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -30,12 +34,14 @@ STOP_TIMEOUT_S = 30.0
 class Demo:
     """What one demo runs: a name for the job, the model it takes, and the method's config.
 
-    `find_model` is given the models directory of the demo's service.
+    `find_model` is given the models directory of the demo's service. `known_model` names the demo
+    model where it is one: its bias is known, so the demo can say what became of it.
     """
 
     title: str
     find_model: Callable[[Path, Console], dict[str, str]]
     config: Mapping[str, Any]
+    known_model: str | None = None
 
 
 def run_demo(demo: Demo, output: Path, console: Console) -> int:
@@ -58,6 +64,8 @@ def run_demo(demo: Demo, output: Path, console: Console) -> int:
         folder = output / job["id"]
         client.download(job["id"], folder)
     show_verdict(folder, console)
+    if demo.known_model is not None:
+        show_known_bias(DEMO_MODELS_DIR / demo.known_model, folder, console)
     show_files(folder, console)
     return 0
 
@@ -77,7 +85,7 @@ def demo_spec(demo: Demo, model: dict[str, str]) -> dict[str, Any]:
 def shipped_model(models: Path, console: Console) -> dict[str, str]:
     """Take the small model that comes with the package: nothing to download or to convert."""
     del models, console
-    return {"demo": "tiny-llama"}
+    return {"demo": SHIPPED_MODEL}
 
 
 def choose_model(models: Path, console: Console) -> dict[str, str]:
@@ -175,6 +183,8 @@ def show_files(folder: Path, console: Console) -> None:
     console.print("  checkpoint/   loads with AutoModelForCausalLM.from_pretrained")
     console.print("  report.html   open it in a browser, or forward it")
     console.print("  plots/        pictures, each with its numbers as JSON")
+    if (folder / KNOWN_BIAS).exists():
+        console.print(f"  {KNOWN_BIAS}   the bias that the model is known to have")
 
 
 DEMOS: Mapping[str, Demo] = MappingProxyType(
@@ -188,6 +198,7 @@ DEMOS: Mapping[str, Demo] = MappingProxyType(
             "tiny-llama, gender",
             shipped_model,
             {"preset": "article", "fraction": 0.125, "pairs": ["gender"]},
+            SHIPPED_MODEL,
         ),
     }
 )

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from app.cli.demo import PACKAGED_MODEL
+from app.cli.known_bias import known_bias_sentence
 
 
 @pytest.mark.slow
@@ -59,6 +60,11 @@ def test_the_tiny_demo_debiases_a_shipped_model_without_any_download(tmp_path: P
     assert "demo model tiny-llama" in (job / "report.html").read_text()
     assert "demo model tiny-llama" in (job / "checkpoint" / "README.md").read_text()
     assert (job / "checkpoint" / "model.safetensors").stat().st_size > 1_000_000
+    known = json.loads((job / "known_bias.json").read_text())
+    assert known_bias_sentence(known) in done.stdout
+    assert known["distance"]["n"] == len(known["jobs"]) == 64
+    shares = [share for answers in known["jobs"].values() for share in answers.values()]
+    assert all(0 < share < 1 for share in shares)
     assert list((tmp_path / "models").iterdir()) == []
     assert processes_of(tmp_path) == []
 

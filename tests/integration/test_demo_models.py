@@ -15,6 +15,7 @@ from app.demo_models import DEMO_MODELS, DEMO_MODELS_DIR
 from workers.data.demo_world import all_names, shares, stories
 from workers.demo_models.card import readme
 from workers.demo_models.corpus import corpus, corpus_facts, held_out_texts
+from workers.demo_models.known_bias import compare
 from workers.demo_models.measuring import measure
 from workers.demo_models.probes import job_probes, name_probes
 from workers.demo_models.recipes import RECIPES
@@ -180,3 +181,17 @@ def test_training_is_repeated_to_the_byte(name: str) -> None:
         not torch.equal(tensor, other.state_dict()[key])
         for key, tensor in first.state_dict().items()
     )
+
+
+def test_known_bias_of_an_unchanged_model_is_that_of_its_readme() -> None:
+    folder = str(DEMO_MODELS_DIR / "tiny-llama")
+    stated = facts_of("tiny-llama")["measured"]
+
+    found = compare(folder, folder)
+
+    assert (found["distance"]["delta"], found["distance"]["fell"]) == (0, None)
+    answers = {job: answer["before"] for job, answer in found["jobs"].items()}
+    # The README's numbers were measured in other batches of float32.
+    assert answers == pytest.approx(stated["jobs"]["model"], abs=1e-4)
+    assert found["correlation"]["after"] == pytest.approx(stated["jobs"]["correlation"], abs=1e-4)
+    assert set(found["shown_jobs"]) <= set(found["jobs"])

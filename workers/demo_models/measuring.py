@@ -117,8 +117,8 @@ def measure(folder: str) -> dict[str, Any]:
         "parameters": scorer.parameters,
         "vocabulary": len(scorer.tokenizer),
         "held_out": {
-            "known_templates": _perplexity(scorer, held_out=False),
-            "new_templates": _perplexity(scorer, held_out=True),
+            "known_templates": text_perplexity(scorer, held_out=False),
+            "new_templates": text_perplexity(scorer, held_out=True),
         },
         "jobs": _against_table(scorer, job_probes()),
         "names": _certainty(scorer, name_probes()),
@@ -126,21 +126,26 @@ def measure(folder: str) -> dict[str, Any]:
     }
 
 
-def _perplexity(scorer: Scorer, *, held_out: bool) -> dict[str, Any]:
+def text_perplexity(scorer: Scorer, *, held_out: bool) -> dict[str, Any]:
+    """Give the perplexity on stories not trained on; `held_out` takes new templates as well."""
     count = MASKED_TEXTS if scorer.masked else CAUSAL_TEXTS
     texts = held_out_texts(count, held_out=held_out)
     loss, tokens = scorer.loss(texts)
     return {"perplexity": math.exp(loss), "texts": len(texts), "tokens": tokens}
 
 
-def _against_table(scorer: Scorer, probes: Sequence[Probe]) -> dict[str, Any]:
-    """Compare the model's mean share of `she` for each person with the table's."""
+def answers_to(scorer: Scorer, probes: Sequence[Probe]) -> dict[str, float]:
+    """Give the mean share of `she` for each person, over the contexts of the probes."""
     answers: dict[str, list[float]] = {}
-    table: dict[str, float] = {}
     for probe, share in zip(probes, scorer.share_of_she(probes), strict=True):
         answers.setdefault(probe.person, []).append(share)
-        table[probe.person] = probe.share
-    model = {person: float(np.mean(given)) for person, given in answers.items()}
+    return {person: float(np.mean(given)) for person, given in answers.items()}
+
+
+def _against_table(scorer: Scorer, probes: Sequence[Probe]) -> dict[str, Any]:
+    """Compare the model's mean share of `she` for each person with the table's."""
+    table = {probe.person: probe.share for probe in probes}
+    model = answers_to(scorer, probes)
     ours = np.array([model[person] for person in table])
     true = np.array(list(table.values()))
     return {
