@@ -342,3 +342,19 @@ def test_controls_in_memory_show_what_a_stored_global_edit_would(
     names = sorted(masked)
     # fp32 sums over other widths: the seventh digit of values around 0.1.
     np.testing.assert_allclose([masked[n] for n in names], [real[n] for n in names], atol=1e-6)
+
+
+def test_page_names_scope_rule_and_the_reason_for_another_share(
+    stories: Path, tmp_path: Path
+) -> None:
+    job = run_job(stories, tmp_path, {**QUIET, **GLOBAL, "category_rule": "union"})
+
+    page = (job.context.out_dir / "report.html").read_text(encoding="utf-8")
+    taken = sum(removed_counts(job).values())
+    share = 100 * taken / (STORIES_LAYERS * STORIES_NEURONS)
+    assert "highest bias scores wherever they are (global)</dd>" in page
+    assert "<dd>in the top set of any category (union)</dd>" in page
+    assert (
+        "<dt>Why another fraction</dt><dd>The rule union takes what is in the top set of any "
+        f"category: this takes {share:.4g} % of all neurons, not the 5 % asked for.</dd>"
+    ) in page

@@ -265,9 +265,9 @@ def test_page_on_heads_alone_says_of_heads_what_is_said_of_neurons(
 
     page = (job.context.out_dir / "report.html").read_text(encoding="utf-8")
     told = page[page.index('<section id="in-short">') : page.index('<section id="changed">')]
-    assert "this choice of attention heads that reduced it" in told
+    assert "this choice of attention heads reduced the difference more" in told
     assert "neuron" not in told
-    assert "A control takes out as many other attention heads" in page
+    assert "A control takes out as many attention heads, chosen in another way" in page
 
 
 def test_a_new_attempt_writes_the_same_checkpoint_again(model_dir: Path, tmp_path: Path) -> None:
@@ -328,3 +328,17 @@ def test_report_page_and_card_call_it_an_extension(model_dir: Path, tmp_path: Pa
     facts = re.sub(r"<[^>]+>|\s+", " ", page)
     assert re.search(r"Done to the neurons +nothing ", facts)
     assert re.search(r"Done to attention heads \(extension\) +set to zero ", facts)
+    assert re.search(r"Attention heads that a layer stores +4, as before ", facts)
+    for layer, heads in job.report["attention_heads"]["removed"].items():
+        assert f"layer {layer}: {', '.join(map(str, heads))}" in facts
+
+
+def test_page_on_heads_alone_has_no_settings_of_neurons(planted: Path, tmp_path: Path) -> None:
+    job = planted_job(planted, tmp_path)
+
+    page = (job.context.out_dir / "report.html").read_text(encoding="utf-8")
+    facts = page[page.index('<section id="changed">') : page.index('<section id="findings">')]
+    for label in ("Choice of neurons", "Importance", "Reaction", "Fraction changed"):
+        assert f"<dt>{label}</dt>" not in facts
+    assert "The neurons that go were chosen" not in page
+    assert "This job took out attention heads and no neurons." in page

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from workers.methods.fairness_pruning.heads.choose import STATE
 from workers.methods.fairness_pruning.measuring.phase_data import unpack_removed
+from workers.methods.fairness_pruning.reporting.amount_facts import in_layers
 from workers.reports.document import Cell, Fact, Table
 from workers.reports.wording import counted
 from workers.runtime.context import PhaseOutput
@@ -15,6 +16,8 @@ Array = npt.NDArray[Any]
 
 _DONE = {"zero": "set to zero", "remove": "removed with their key-value head"}
 _MAX_ROWS = 200
+# So many heads fit the list of facts.
+_MAX_NAMED = 24
 
 
 def heads_entry(edit: PhaseOutput) -> dict[str, Any]:
@@ -47,13 +50,11 @@ def head_sentence(edit: PhaseOutput) -> str | None:
     state = edit.state.get(STATE)
     if state is None:
         return None
-    counts = sorted({len(heads) for heads in state["removed"].values() if heads})
-    total, layers = sum(map(len, state["removed"].values())), len(state["removed"])
-    each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    touched = sum(1 for heads in state["removed"].values() if heads)
+    counts = [len(heads) for heads in state["removed"].values()]
+    was = "was" if sum(counts) == 1 else "were"
     return (
-        f"As an extension of the method, {total} of {layers * state['heads']} attention heads, "
-        f"{each} in each of {counted(touched, 'layer')}, were {_DONE[state['mode']]}."
+        f"As an extension of the method, {sum(counts)} of {len(counts) * state['heads']} attention "
+        f"heads, {in_layers(counts)}, {was} {_DONE[state['mode']]}."
     )
 
 
@@ -73,9 +74,16 @@ def head_facts(edit: PhaseOutput) -> Iterator[Fact]:
     if state is None:
         return
     yield Fact("Done to attention heads (extension)", f"{_DONE[state['mode']]}")
+    touched = {layer: heads for layer, heads in state["removed"].items() if heads}
+    if 0 < sum(map(len, touched.values())) <= _MAX_NAMED:
+        named = (f"layer {layer}: {', '.join(map(str, heads))}" for layer, heads in touched.items())
+        yield Fact("Which heads, counted from 0", "; ".join(named))
+    elif touched:
+        yield Fact("Which heads", "listed in the annex")
     before, after = state["heads"], _left(state, "heads")
     yield Fact(
-        "Attention heads of a layer", f"{before} to {after}" if after != before else f"{before}"
+        "Attention heads that a layer stores",
+        f"{before} to {after}" if after != before else f"{before}, as before",
     )
     if state["key_value_heads"] != state["heads"]:
         size = state["heads"] // state["key_value_heads"]

@@ -9,6 +9,11 @@ from workers.methods.fairness_pruning.heads.report import (
     head_sentence,
     heads_subtitle,
 )
+from workers.methods.fairness_pruning.reporting.amount_facts import (
+    choice_facts,
+    difference_fact,
+    in_layers,
+)
 from workers.methods.fairness_pruning.reporting.evidence import Evidence
 from workers.methods.fairness_pruning.reporting.language import costs_language, language_entry
 from workers.methods.fairness_pruning.reporting.model_names import model_name, origin_facts
@@ -131,16 +136,13 @@ def edit_sentence(evidence: Evidence) -> str:
 def _neuron_sentence(evidence: Evidence) -> str:
     """Say it of neurons alone."""
     dimensions, config = evidence.shape.dimensions, evidence.config
-    counts = sorted({len(indices) for indices in evidence.removed.values() if indices})
-    if not counts:
+    if not any(evidence.removed.values()):
         return f"Nothing was changed: {_why_none(evidence)}, so every tensor is the base model's."
     total = sum(map(len, evidence.removed.values()))
     of_all = dimensions.layers * dimensions.neurons
-    layers = sum(1 for indices in evidence.removed.values() if indices)
-    each = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    each = in_layers([len(indices) for indices in evidence.removed.values()])
     neurons = (
-        f"{grouped(total)} of {grouped(of_all)} neurons ({100 * total / of_all:.3g} %), {each} "
-        f"in each of {counted(layers, 'layer')},"
+        f"{grouped(total)} of {grouped(of_all)} neurons ({100 * total / of_all:.3g} %), {each},"
     )
     if evidence.nothing_changed:
         return (
@@ -223,15 +225,17 @@ def _edit_facts(evidence: Evidence) -> Iterator[Fact]:
     yield Fact(
         "Neurons of a layer", f"{before} to {after}" if after != before else f"{before}, as before"
     )
-    yield Fact("Fraction asked for", f"{100 * state['requested_fraction']:.4g} %")
-    yield Fact("Fraction changed", f"{100 * state['effective_fraction']:.4g} %")
+    if evidence.takes_neurons:
+        yield Fact("Fraction asked for", f"{100 * state['requested_fraction']:.4g} %")
+        yield Fact("Fraction changed", f"{100 * state['effective_fraction']:.4g} %")
+        yield from difference_fact(evidence)
     numbers = state["parameters_before"], state["parameters_after"]
     yield Fact("Parameters", f"{numbers[0]:,} to {numbers[1]:,}")
     yield Fact("Size of the weights", _sizes(evidence))
     if state["padding_neurons"]:
         padding = sum(state["padding_neurons"].values())
         yield Fact("Zero neurons added as padding", f"{padding}")
-    if config.mode == "zero":
+    if config.mode == "zero" and evidence.takes_neurons:
         yield Fact("Zeroed neurons", f"{sum(map(len, evidence.removed.values()))}, still stored")
     yield from head_facts(evidence.edit)
     if evidence.shape.layout.is_extension:
@@ -242,9 +246,12 @@ def _setting_facts(evidence: Evidence) -> Iterator[Fact]:
     config = evidence.config
     if config.preset is not None:
         yield from _preset_facts(config)
+    if not evidence.takes_neurons:
+        return
     if config.neuron_indices is not None:
         yield Fact("Choice of neurons", "named in the request; nothing was ranked")
         return
+    yield from choice_facts(evidence)
     bias = 100 * config.bias_weight
     yield Fact(
         "Choice of neurons",

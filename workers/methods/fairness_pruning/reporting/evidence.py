@@ -71,8 +71,13 @@ class Evidence:
     @property
     def edited_parts(self) -> str:
         """Name what the job takes out: neurons, attention heads, or both."""
-        parts = ["neurons"] if any(self.removed.values()) or not self._has_heads else []
+        parts = ["neurons"] if self.takes_neurons else []
         return " and ".join([*parts, "attention heads"] if self._has_heads else parts)
+
+    @property
+    def takes_neurons(self) -> bool:
+        """Whether the job is about neurons: not where it takes out attention heads alone."""
+        return any(self.removed.values()) or not self._has_heads
 
     @property
     def _has_heads(self) -> bool:

@@ -25,6 +25,23 @@ _MAX_TABLE_PAIRS = 200
 _PAIR_NOTE = "Brackets hold the words that were swapped; a reduction is positive, a rise negative."
 
 
+_OF_NEURONS = (
+    "The neurons that go were chosen because they differ strongly. A mean over those that are left "
+    "is smaller by that alone, as the mean height of a class falls when the tallest leave. This is "
+    "the mechanical part.",
+    "The behavioural part is what the neurons that stay do differently after the edit. Only this "
+    "part can say that the model itself has changed its reaction. Positive numbers are reductions, "
+    "negative ones are increases.",
+)
+_OF_HEADS = (
+    "Where neurons go, the mean over those that are left is smaller by that alone: the mechanical "
+    "part. This job took out attention heads and no neurons. The same values are in the mean "
+    "before and after, so this part is zero.",
+    "All of the change is behavioural: what the model computes differently after the edit. "
+    "Positive numbers are reductions, negative ones are increases.",
+)
+
+
 def page_sections(evidence: Evidence, pictures: Sequence[str]) -> tuple[Section, ...]:
     """Give the parts that this job has something to say on; `pictures` are those drawn."""
     found = (_parts_of_the_change(evidence), _language(evidence), _growth(evidence))
@@ -101,14 +118,7 @@ def _parts_of_the_change(evidence: Evidence) -> Section | None:
             rows.append((SPLIT_LABELS[split], len(columns), *means))
     return Section(
         title="Arithmetic or behaviour",
-        text=(
-            "The neurons that go were chosen because they differ strongly. A mean over those that "
-            "are left is smaller by that alone, as the mean height of a class falls when the "
-            "tallest leave. This is the mechanical part.",
-            "The behavioural part is what the neurons that stay do differently after the edit. "
-            "Only this part can say that the model itself has changed its reaction. Positive "
-            "numbers are reductions, negative ones are increases.",
-        ),
+        text=_OF_NEURONS if evidence.takes_neurons else _OF_HEADS,
         tables=(
             Table(
                 title="How the change comes about",
@@ -148,7 +158,7 @@ def _language(evidence: Evidence) -> Section | None:
         text=(
             "Every removal can damage what the model knows of language. Perplexity says how "
             "surprised a model is by a text; lower is better. The other lines are controls: "
-            f"models without as many other {evidence.edited_parts}.",
+            f"models that lost as many {evidence.edited_parts}, chosen in another way.",
         ),
         tables=(_language_table(language),),
     )
