@@ -291,16 +291,21 @@ def shared_checks() -> tuple[Verification, ...]:
         ),
         Verification(
             statement="The same request gives the same result.",
-            who="Anyone with access to a service of the same version",
+            who="Anyone with access to the service that holds this job",
             how=(
-                "Run the command below. On a CPU the files are the same bytes; on a GPU the last "
-                "digits of measured values may differ."
+                "Run the command below. The file request.json that it fetches can also be sent to "
+                "another service of the same version that has the model. On a CPU the files are "
+                "the same bytes; on a GPU the last digits of measured values may differ."
             ),
         ),
         Verification(
             statement="The means, intervals and verdicts follow from the values of the pairs.",
             who="Anyone with report.json",
-            how="Take the values of each pair from it and repeat the statistics with any tool.",
+            how=(
+                "Take the values of each pair from it, those under each control included, and "
+                "repeat the statistics with any tool; its part `statistics` says how each "
+                "resample was drawn."
+            ),
         ),
         Verification(
             statement="The pictures show these numbers and no others.",

@@ -18,6 +18,7 @@ from workers.methods.fairness_pruning.measuring.phase_data import unpack_texts
 from workers.methods.fairness_pruning.measuring.reactions import reactions_entry
 from workers.methods.fairness_pruning.reporting.components import component_entry
 from workers.methods.fairness_pruning.reporting.evidence import Evidence
+from workers.methods.fairness_pruning.reporting.pair_values import loss_values, statistics_entry
 from workers.methods.fairness_pruning.reporting.report import (
     amplification_entry,
     finite_json,
@@ -50,6 +51,7 @@ def build_diagnosis_report(evidence: Evidence) -> dict[str, Any]:
         "format": FORMAT,
         **origin_entry(evidence),
         "components": component_entry(evidence),
+        "statistics": statistics_entry(),
         "summary": [summary_entry(row) for row in evidence.rows],
         "pairs": [_pair(evidence, pair) for pair in evidence.plan.pairs],
         "demographic_to_control_ratio": {"before": base_control_ratio(evidence), "after": None},
@@ -114,6 +116,7 @@ def _pair(evidence: Evidence, pair: PlannedPair) -> dict[str, Any]:
             name: {"before": float(values[column])}
             for name, values in component_means(base).items()
         },
+        "loss": loss_values(evidence, column),
     }
 
 

@@ -10,8 +10,30 @@ from workers.evaluation.bootstrap import (
     generator_for,
     paired_difference_interval,
 )
+from workers.methods.fairness_pruning.measuring.diagnosis import Array
 from workers.methods.fairness_pruning.reporting.evidence import Evidence
 from workers.methods.fairness_pruning.selecting.controls import LOSS_CONTROLS
+
+LANGUAGE_LOSS = "language loss"
+"""Name from which `generator_for` draws the resamples of the interval of the loss."""
+
+
+def losses_by_stage(evidence: Evidence) -> dict[str, Array]:
+    """Give the loss of every pair, (pairs,): before, after, and of the controls that have one.
+
+    Only stages that were measured are there.
+    """
+    stages = {"before": evidence.base, "after": evidence.edited}
+    losses = {
+        stage: diagnosis.loss
+        for stage, diagnosis in stages.items()
+        if diagnosis is not None and diagnosis.loss is not None
+    }
+    return losses | {
+        name: evidence.edit.arrays[f"loss/{name}"]
+        for name in LOSS_CONTROLS
+        if f"loss/{name}" in evidence.edit.arrays
+    }
 
 
 def language_entry(evidence: Evidence) -> dict[str, Any] | None:
@@ -19,19 +41,14 @@ def language_entry(evidence: Evidence) -> dict[str, Any] | None:
 
     The prompts are few and short. This shows damage, not ability.
     """
-    base, edited = evidence.base, evidence.edited
-    if base is None or edited is None or base.loss is None or edited.loss is None:
+    losses = losses_by_stage(evidence)
+    if "after" not in losses:
         return None
-    losses = {"before": base.loss, "after": edited.loss} | {
-        name: evidence.edit.arrays[f"loss/{name}"]
-        for name in LOSS_CONTROLS
-        if f"loss/{name}" in evidence.edit.arrays
-    }
     interval = paired_difference_interval(
-        base.loss, edited.loss, rng=generator_for(evidence.ctx.seed, "language loss")
+        losses["before"], losses["after"], rng=generator_for(evidence.ctx.seed, LANGUAGE_LOSS)
     )
     return {
-        "n": len(base.loss),
+        "n": len(losses["before"]),
         "unit": "nats per token of the prompts, mean over pairs",
         "loss": {name: float(values.mean()) for name, values in losses.items()},
         "perplexity": {name: float(np.exp(values.mean())) for name, values in losses.items()},

@@ -27,6 +27,12 @@ from workers.methods.fairness_pruning.measuring.reactions import reactions_entry
 from workers.methods.fairness_pruning.reporting.components import component_entry
 from workers.methods.fairness_pruning.reporting.evidence import Evidence, group_outcomes
 from workers.methods.fairness_pruning.reporting.language import language_entry
+from workers.methods.fairness_pruning.reporting.pair_values import (
+    control_values,
+    loss_values,
+    removed_by_controls,
+    statistics_entry,
+)
 from workers.methods.fairness_pruning.reporting.warnings import warnings_of
 from workers.methods.fairness_pruning.selecting.controls import worded
 from workers.runtime.context import SummaryRow, finite_or_none
@@ -53,6 +59,7 @@ def build_report(evidence: Evidence) -> dict[str, Any]:
         **origin_entry(evidence),
         "components": component_entry(evidence),
         "verdict": verdict_entry(evidence),
+        "statistics": statistics_entry(),
         "summary": [summary_entry(row) for row in evidence.rows],
         "pairs": [pair_entry(evidence, pair) for pair in evidence.plan.pairs],
         **_change(evidence),
@@ -214,6 +221,8 @@ def _measured_entry(evidence: Evidence, column: int) -> dict[str, Any]:
         component: {"before": float(values[column]), "after": float(after_means[component][column])}
         for component, values in component_means(base).items()
     }
+    entry["controls"] = control_values(evidence, column)
+    entry["loss"] = loss_values(evidence, column)
     return entry
 
 
@@ -230,7 +239,7 @@ def controls_entry(evidence: Evidence) -> dict[str, Any]:
             }
     return {
         "enabled": evidence.config.controls.enabled,
-        "removed": evidence.edit.state["controls"],
+        **removed_by_controls(evidence),
         "groups": groups,
         "demographic_to_control_ratio": control_ratio(evidence),
     }
