@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -172,6 +173,50 @@ def test_pca_draws_a_changed_span_at_the_mean_of_its_rows():
     points = [(point["x"], point["y"]) for point in twin["prompt_1"]]
     assert twin["slots"][1]["from"] == pytest.approx(np.mean(points[1:], axis=0).tolist())
     assert twin["slots"][1]["label"] == "bc / d"
+
+
+def test_axes_after_the_edit_point_where_they_did_before():
+    pair = sample_activations()
+    before = pca_plane("mlp_output", 0, pair).data
+    # Of the mirrored rows the largest loading is positive again: the plain plane is mirrored.
+    mirrored = replace(pair, rows_1=-pair.rows_1, rows_2=-pair.rows_2)
+
+    plain = pca_plane("mlp_output", 0, mirrored, stage="after").data
+    aligned = pca_plane("mlp_output", 0, mirrored, stage="after", before=before).data
+
+    for axis in "xy":
+        earlier, bare, now = (
+            [point[axis] for point in (*twin["prompt_1"], *twin["prompt_2"])]
+            for twin in (before, plain, aligned)
+        )
+        assert np.corrcoef(earlier, bare)[0, 1] == pytest.approx(-1)
+        assert np.corrcoef(earlier, now)[0, 1] == pytest.approx(1)
+    assert (before["axes_flipped"], aligned["axes_flipped"]) == ([False, False], [True, True])
+    assert aligned["sign_of_axes"] == "covariance with the coordinates before the edit is positive"
+
+
+def test_axes_of_a_model_of_another_width_are_not_compared():
+    pair = sample_activations()
+    before = pca_plane("mlp_output", 0, pair).data
+    narrow = replace(pair, rows_1=-pair.rows_1[:, :20], rows_2=-pair.rows_2[:, :20])
+
+    after = pca_plane("mlp_output", 0, narrow, stage="after", before=before).data
+
+    assert after["sign_of_axes"] == "largest loading is positive"
+    assert after["axes_flipped"] == [False, False]
+
+
+def test_labels_of_the_plane_lie_inside_its_frame_and_hide_no_other():
+    figure = draw_pca(pca_plane("mlp_output", 8, sample_activations()).data)
+
+    renderer = figure.canvas.get_renderer()
+    (axes,) = figure.axes
+    boxes = [text.get_window_extent(renderer) for text in axes.texts if text.get_text()]
+    assert len(boxes) == 9
+    for box in boxes:
+        assert axes.bbox.x0 <= box.x0 <= box.x1 <= axes.bbox.x1
+        assert axes.bbox.y0 <= box.y0 <= box.y1 <= axes.bbox.y1
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
 def test_pca_of_two_rows_is_left_out():

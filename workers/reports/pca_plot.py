@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import Bbox, BboxBase
 
 from workers.reports.component_names import component_label
 from workers.reports.pca import fit_pca
@@ -33,8 +33,14 @@ from workers.reports.picture import (
     printable,
 )
 
-# Steps, in points, by which a label may leave its midpoint when another one sits there.
-_NUDGES = ((0.0, 0.0), *((0.0, sign * 11.0 * step) for step in range(1, 8) for sign in (1, -1)))
+# Steps, in points, by which a label may leave its midpoint when another one sits there, the
+# nearest first; up and down before sideways, since labels are wide.
+_NUDGES = sorted(
+    ((26.0 * across, 11.0 * up) for across in range(-4, 5) for up in range(-9, 10)),
+    key=lambda step: (abs(step[0]) + abs(step[1]), -step[1], -step[0]),
+)
+# Points that a label keeps clear of the frame.
+_FRAME = 2.0
 # The square is hollow, so that points of equal place can both be seen.
 _POINT_STYLES: Mapping[str, Mapping[str, Any]] = {
     "prompt_1": {"marker": "o", "color": AFTER, "ms": 5},
@@ -78,6 +84,7 @@ def pca_plane(
     activations: PairActivations,
     *,
     stage: Literal["before", "after"] | None = "before",
+    before: Mapping[str, Any] | None = None,
 ) -> Picture | None:
     """Draw both prompts of a pair in one plane, with an arrow for each aligned slot.
 
@@ -90,13 +97,16 @@ def pca_plane(
     stage
         Model that the activations come from, None in a job without an edit; `after` is added to
         the name of the picture.
+    before
+        Twin of the picture before the edit, where this is the one after. The sign of an axis is
+        arbitrary: here each points to the same side as before, as far as the tokens tell.
 
     Returns
     -------
     Picture or None
         None where both prompts together have fewer than three rows.
     """
-    twin = _plane_twin(activations)
+    twin = _plane_twin(activations, before)
     if twin is None:
         return None
     where = "" if stage is None else f", {stage} the edit"
@@ -158,7 +168,7 @@ def _place_labels(figure: Figure, axes: Axes, slots: Sequence[Mapping[str, Any]]
     # Lays everything out; the pixels are drawn once, when all labels have their place.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    taken = [_reach(axes, slot[end]) for slot in slots for end in ("from", "to")]
+    taken: list[BboxBase] = [_reach(axes, slot[end]) for slot in slots for end in ("from", "to")]
     for slot in sorted(slots, key=lambda slot: not slot["differs"]):
         taken.append(_place_label(axes, canvas, slot, taken))
 
@@ -171,18 +181,23 @@ def _reach(axes: Axes, point: Sequence[float]) -> Bbox:
 
 
 def _place_label(
-    axes: Axes, canvas: FigureCanvasAgg, slot: Mapping[str, Any], taken: Sequence[Bbox]
-) -> Bbox:
-    """Place one label at the first free spot and return the box that it fills."""
+    axes: Axes, canvas: FigureCanvasAgg, slot: Mapping[str, Any], taken: Sequence[BboxBase]
+) -> BboxBase:
+    """Place one label at the nearest free spot inside the frame and return the box it fills.
+
+    Where none is free, it stands where it hides least.
+    """
     label = _label(axes, slot)
-    renderer = canvas.get_renderer()
-    for nudge in _NUDGES:
-        label.set_position(nudge)
-        box = label.get_window_extent(renderer)
-        if not any(box.overlaps(other) for other in taken):
-            break
-    x, y = label.get_position()
-    if y:
+    label.set_position((0.0, 0.0))
+    box = label.get_window_extent(canvas.get_renderer())
+    scale = DPI / 72
+    frame = axes.bbox.padded(-_FRAME * scale)
+    boxes = [(nudge, box.translated(scale * nudge[0], scale * nudge[1])) for nudge in _NUDGES]
+    inside = [(nudge, moved) for nudge, moved in boxes if _contains(frame, moved)]
+    # A label wider than the whole frame has no place inside.
+    (x, y), box = min(inside or boxes[:1], key=lambda place: _hidden(place[1], taken))
+    label.set_position((x, y))
+    if x or y:
         axes.annotate(
             "",
             xy=slot["midpoint"],
@@ -192,6 +207,19 @@ def _place_label(
             zorder=1,
         )
     return box
+
+
+def _contains(frame: BboxBase, box: BboxBase) -> bool:
+    inside: bool = (
+        frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+    )
+    return inside
+
+
+def _hidden(box: BboxBase, taken: Sequence[BboxBase]) -> float:
+    """Return the area, in square pixels, that `box` shares with what is there already."""
+    shared = (Bbox.intersection(box, other) for other in taken)
+    return sum(float(part.width * part.height) for part in shared if part is not None)
 
 
 def _label(axes: Axes, slot: Mapping[str, Any]) -> Annotation:
@@ -225,19 +253,46 @@ def _handles() -> list[Line2D]:
     ]
 
 
-def _plane_twin(activations: PairActivations) -> dict[str, Any] | None:
+def _plane_twin(
+    activations: PairActivations, before: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
     """Return points and slots in the plane of both prompts, None with too few rows."""
     rows_1, rows_2 = activations.rows_1, activations.rows_2
     plane = fit_pca(np.concatenate([rows_1, rows_2]))
     if plane is None:
         return None
-    first, second = plane.coordinates[: len(rows_1)], plane.coordinates[len(rows_1) :]
+    width = rows_1.shape[1]
+    earlier = None if before is None or before["width"] != width else _places(before)
+    signs = np.ones(2) if earlier is None else _signs_like(plane.coordinates, earlier)
+    coordinates = plane.coordinates * signs
+    first, second = coordinates[: len(rows_1)], coordinates[len(rows_1) :]
     return {
+        "width": width,
+        "sign_of_axes": "largest loading is positive"
+        if earlier is None
+        else "covariance with the coordinates before the edit is positive",
+        "axes_flipped": [bool(sign < 0) for sign in signs],
         "explained_variance_ratio": plane.explained_variance_ratio.tolist(),
         "prompt_1": _points(activations.tokens_1, first),
         "prompt_2": _points(activations.tokens_2, second),
         "slots": [_slot_twin(slot, activations, first, second) for slot in activations.slots],
     }
+
+
+def _places(twin: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    """Return the coordinates of all tokens of a twin, those of prompt 1 first."""
+    points = [*twin["prompt_1"], *twin["prompt_2"]]
+    return np.array([[point["x"], point["y"]] for point in points])
+
+
+def _signs_like(
+    coordinates: npt.NDArray[np.float64], earlier: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return the sign of each axis that makes it vary with the same axis of `earlier`.
+
+    Both have mean zero, so the sum of products has the sign of the covariance.
+    """
+    return np.where((coordinates * earlier).sum(axis=0) < 0, -1.0, 1.0)
 
 
 def _slot_twin(

@@ -1,6 +1,6 @@
 """Pictures of single pairs: the plane of their tokens, and heat maps of their differences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -107,6 +107,7 @@ def planes(evidence: Evidence) -> Iterator[Picture]:
         return
     pair = evidence.plan.measured[columns[0]]
     tokenizer = load_tokenizer(evidence.ctx.model_dir)
+    twins: dict[int, Mapping[str, Any]] = {}
     for stage, diagnosis in _stages(evidence):
         for layer in picture_layers(evidence.config, evidence.shape.dimensions.layers):
             rows = diagnosis.pictures.get((columns[0], PICTURE_POINT, layer))
@@ -115,13 +116,18 @@ def planes(evidence: Evidence) -> Iterator[Picture]:
             activations = _pair_activations(evidence, tokenizer, pair, rows)
             is_edit = evidence.edited is not None
             picture = pca_plane(
-                PICTURE_POINT.value, layer, activations, stage=stage if is_edit else None
+                PICTURE_POINT.value,
+                layer,
+                activations,
+                stage=stage if is_edit else None,
+                before=twins.get(layer),
             )
             if picture is None:
                 when = f", {stage} the edit" if is_edit else ""
                 message = f"No PCA picture of layer {layer}{when}: fewer than three tokens."
                 evidence.ctx.warn("picture_skipped", message)
                 continue
+            twins.setdefault(layer, picture.data)
             yield picture
 
 
