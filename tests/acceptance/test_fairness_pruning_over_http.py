@@ -161,7 +161,7 @@ def test_a_job_leaves_the_promised_artifacts(
 
     for name in (
         "checkpoint/model.safetensors", "checkpoint/config.json", "checkpoint/tokenizer.json",
-        "report.json", "report.html", "resolved_spec.json",
+        "report.json", "report.html", "request.json", "resolved_spec.json",
         "plots/mean_diff_mlp_output.png", "plots/mean_diff_mlp_output.json",
         "plots/mean_diff_attention_output.png", "plots/pca_mlp_output_layer_0.png",
     ):  # fmt: skip

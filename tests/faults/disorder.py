@@ -33,7 +33,8 @@ from tests.service import Service, wait_for
 REACTION_TIMEOUT_S = 60.0
 ARTIFACTS = {
     "checkpoint/config.json", "checkpoint/model.safetensors", "plots/steps.json",
-    "plots/steps.png", "report.html", "report.json", "resolved_spec.json",
+    "plots/steps.png", "report.html", "report.json", "request.json",
+    "resolved_spec.json",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,6 +21,7 @@ from app.db.tables import (
 )
 from app.db.transition import transition
 from app.domain.states import Actor, JobStatus
+from app.schemas.jobs import JobRequest
 from tests.execution import (
     ProcessEnded,
     Workshop,
@@ -44,6 +46,7 @@ ARTIFACTS = {
     "plots/steps.png",
     "report.html",
     "report.json",
+    "request.json",
     "resolved_spec.json",
 }
 
@@ -175,20 +178,27 @@ def test_registered_outputs_get_consecutive_numbers(workshop: Workshop, project:
     assert sorted(paths) == ["config.json", "model.safetensors"]
 
 
-def test_the_resolved_spec_is_an_artifact_that_can_be_run_again(
+def test_the_resolved_spec_is_an_artifact_and_so_is_the_request_that_repeats_it(
     workshop: Workshop, project: UUID
 ) -> None:
     job_id = workshop.queue(project)
 
     workshop.run_next()
 
-    found = {a.name: a for a in rows(workshop.database, Artifact, job_id)}["resolved_spec.json"]
+    spec = read_job(workshop.database, job_id).resolved_spec
+    assert content_of(workshop, job_id, "resolved_spec.json") == spec
+    request = JobRequest.model_validate(content_of(workshop, job_id, "request.json"))
+    assert (request.method, request.seed) == (spec["method"], spec["seed"])
+    assert request.config == spec["config"]
+
+
+def content_of(workshop: Workshop, job_id: UUID, name: str) -> Any:
+    found = {a.name: a for a in rows(workshop.database, Artifact, job_id)}[name]
     with workshop.database.read() as session:
         key = session.execute(
             sa.select(Blob.storage_key).where(Blob.sha256 == found.sha256)
         ).scalar_one()
-    spec = json.loads(workshop.store.get_range(key, 0, found.size_bytes))
-    assert spec == read_job(workshop.database, job_id).resolved_spec
+    return json.loads(workshop.store.get_range(key, 0, found.size_bytes))
 
 
 @pytest.mark.parametrize(

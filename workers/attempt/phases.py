@@ -19,6 +19,7 @@ from app.db.tables import Job
 from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.ids import IdPrefix, format_id
 from app.domain.models import FileFact
+from app.domain.reproduction import request_of
 from app.domain.sources import PinnedModel
 from app.domain.specs import ResolvedSpec
 from app.domain.states import Phase
@@ -36,6 +37,7 @@ from workers.runtime.results import early_rows, write_manifest
 from workers.runtime.scratch import ScratchLayout
 
 RESOLVED_SPEC_NAME = "resolved_spec.json"
+REQUEST_NAME = "request.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +231,14 @@ class PhaseRunner:
         }
 
     def _write_listing(self) -> None:
-        text = json.dumps(self._claim.resolved_spec, indent=2, ensure_ascii=False)
-        (self._layout.out / RESOLVED_SPEC_NAME).write_text(f"{text}\n", encoding="utf-8")
+        # The spec is what the job did, the request what another service can be sent to repeat it.
+        written = {
+            RESOLVED_SPEC_NAME: self._claim.resolved_spec,
+            REQUEST_NAME: request_of(self.spec),
+        }
+        for name, content in written.items():
+            text = json.dumps(content, indent=2, ensure_ascii=False)
+            (self._layout.out / name).write_text(f"{text}\n", encoding="utf-8")
         write_manifest(self._layout.out)
 
 

@@ -160,7 +160,7 @@ def _type_of(name: str) -> str:
         )
     if name.startswith("report."):
         return "report"
-    return "config" if name == "resolved_spec.json" else "metrics"
+    return "config" if name in ("request.json", "resolved_spec.json") else "metrics"
 
 
 def _check(out_dir: Path, file: OutputFile) -> tuple[OutputFile, Path]:

@@ -13,6 +13,7 @@ from app.api.problems import media, problems
 from app.api.record_views import checkpoint_bodies
 from app.domain.errors import Gone, NotFound, StorageUnavailable
 from app.domain.ids import IdPrefix, format_id
+from app.domain.reproduction import request_of
 from app.domain.specs import ResolvedSpec
 from app.schemas.artifacts import ArtifactBody, Manifest
 from app.schemas.base import Listing
@@ -20,7 +21,6 @@ from app.schemas.jobs import JobRequest
 from app.schemas.records import CheckpointBody
 from app.services import artifacts
 from app.services.jobs import get_job
-from app.services.reproduction import request_of
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 TEXT = "text/plain"

@@ -70,9 +70,10 @@ _VERDICTS = {
     SELECTION_ONLY: "The change was measured on the selection pairs only: no claim can be made.",
     NO_CONTROLS: "No controls were run: no claim can be made.",
 }
-# The resolved spec itself is no request: the service writes it as one.
+# The resolved spec itself is no request: the job writes it as one.
 _REPEAT = """\
 AUTHORIZATION="Authorization: Bearer $DEBIAS_API_KEY"
+# Asks the service that holds this job; request.json is one of the job's files, too.
 curl -sS "$DEBIAS_URL/v1/jobs/{job_id}/spec" -H "$AUTHORIZATION" > request.json
 curl -sS "$DEBIAS_URL/v1/jobs" -H "$AUTHORIZATION" \\
   -H "Content-Type: application/json" -d @request.json"""
