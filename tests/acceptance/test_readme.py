@@ -1,5 +1,6 @@
 """What the README tells a newcomer to type does what it says, against a running service."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -15,6 +16,15 @@ from tests.service import JOB_TIMEOUT_S, Service
 # Addresses and names that differ between the README's machine and this one.
 URL = "http://127.0.0.1:8000"
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+SMALL_JOB = {
+    "model": {"demo": "tiny-llama"},
+    "method": "fairness_pruning",
+    "config": {
+        "pairs": [{"prompt_1": "The boy was late", "prompt_2": "The girl was late"}],
+        "neurons_per_layer": 1,
+        "controls": {"enabled": False},
+    },
+}
 
 
 pytestmark = [
@@ -35,7 +45,7 @@ def adapted(block: Excerpt, service: Service) -> str:
     return block.text.replace(URL, service.url).replace(MODEL, HUB_MODEL)
 
 
-@pytest.mark.parametrize("block", of_readme("sh", "curl"), ids=lambda block: block.place)
+@pytest.mark.parametrize("block", of_readme("sh", '"method"'), ids=lambda block: block.place)
 def test_the_shell_command_creates_a_job(block: Excerpt, service: Service, tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-ec", adapted(block, service)], cwd=tmp_path, capture_output=True, text=True
@@ -46,6 +56,32 @@ def test_the_shell_command_creates_a_job(block: Excerpt, service: Service, tmp_p
     assert job["status"] == "queued", job
     with service.client() as client:
         client.jobs.cancel(job["id"])  # the next test runs the same job to its end
+
+
+@pytest.mark.parametrize("block", of_readme("sh", "$JOB"), ids=lambda block: block.place)
+def test_the_shell_commands_fetch_what_a_job_left(
+    block: Excerpt, service: Service, tmp_path: Path
+) -> None:
+    with service.client() as client:
+        job = client.jobs.wait(client.jobs.create(SMALL_JOB)["id"])
+        files = {file["name"]: file for file in client.jobs.artifacts(job["id"])}
+    model = files["checkpoint/model.safetensors"]
+    environment = {**os.environ, "KEY": "none", "JOB": job["id"], "ARTIFACT": model["id"]}
+
+    done = subprocess.run(
+        ["sh", "-ec", block.text.replace(URL, service.url)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert '"status":"succeeded"' in done.stdout
+    assert all(name in done.stdout for name in files)
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    fetched = hashlib.sha256((tmp_path / "model.safetensors").read_bytes()).hexdigest()
+    assert fetched == model["sha256"]
 
 
 @pytest.mark.parametrize("block", of_readme("python", "Client"), ids=lambda block: block.place)

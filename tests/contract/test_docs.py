@@ -23,9 +23,9 @@ from tests.integration.api.callers import Caller
 
 # Blocks in no language are drawings.
 LANGUAGES = {"", "sh", "python", "json"}
-# Both need another machine than that of the tests: the one a Docker daemon, the other a shell
-# that stays open. tests/acceptance/test_readme.py runs what can be run.
-PROGRAMS_OF_OTHERS = {"docker", "export", "pip"}
+# They need what the tests do not have: a Docker daemon, a shell that stays open, llama.cpp.
+# tests/acceptance/test_readme.py runs what can be run.
+PROGRAMS_OF_OTHERS = {"docker", "export", "llama-cli", "pip"}
 MODEL_OF_TESTS = {"path": "tiny"}
 
 in_each = pytest.mark.parametrize
