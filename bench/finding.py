@@ -33,7 +33,8 @@ def main() -> None:
     if arguments.readme is None:
         print("\n".join(page(report)))
     else:
-        fill(arguments.readme, "\n".join((*summary_table(report), "", *verdict(report))))
+        lines = (*summary_table(report), "", *verdict(report), "", *cost(report))
+        fill(arguments.readme, "\n".join(lines))
 
 
 def fill(readme: Path, table: str) -> None:
@@ -132,6 +133,21 @@ def controls(report: Report) -> Iterable[str]:
 def verdict(report: Report) -> Iterable[str]:
     """Say what the controls allow to say."""
     yield f"Verdict, by rule: **{report['verdict']['wording']}**."
+
+
+def cost(report: Report) -> Iterable[str]:
+    """Say what the edit costs the model's language, beside what other removals cost."""
+    language = report["language"]
+    loss, values = language["loss"], dict(language["perplexity"])
+    low, high = language["ci95_loss_increase"]
+    base, edited = values.pop("before"), values.pop("after")
+    yield (
+        f"What it costs: perplexity on the prompts went from **{base:.1f} to {edited:.1f}**, the "
+        f"loss changed by {loss['after'] - loss['before']:+.3f} nats per token "
+        f"({low:+.3f} to {high:+.3f}, over {language['n']} pairs)."
+    )
+    for name, value in values.items():
+        yield f"With {MODEL_NAMES[name]} perplexity is {value:.1f}."
 
 
 def language(report: Report) -> Iterable[str]:
