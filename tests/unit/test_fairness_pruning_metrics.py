@@ -180,7 +180,7 @@ def test_a_mean_above_the_neutral_pairs_is_a_hint_with_its_numbers_of_pairs() ->
 
     assert result is not None
     assert "the mean of the 2 demographic pairs lies above nine in ten" in result["sentence"]
-    assert "of the 1 neutral ones: a hint, and no test" in result["sentence"]
+    assert "of the 1 neutral pair: a hint, and no test" in result["sentence"]
 
 
 def test_growth_is_demographic_only_above_the_band_of_control_pairs() -> None:

@@ -46,7 +46,7 @@ def before_after_bars(rows: Sequence[SummaryRow], *, titles: Mapping[str, str]) 
         groups = [_group(row) for row in shown if row.metric == metric]
         panels.append({"metric": metric, "title": titles.get(metric, metric), "groups": groups})
     data = {
-        "title": "Before and after",
+        "title": "Each metric in bars, base model and edited model",
         "subtitle": "Means over pairs; lines: 95 % bootstrap intervals of each mean alone. Whether "
         "a change is reliable is judged on the pairs themselves, not on overlapping lines",
         "panels": panels,

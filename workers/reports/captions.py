@@ -26,7 +26,7 @@ _OTHER = _Kind("", "Other pictures", "")
 _KINDS = (
     _Kind(
         "forest",
-        "Before and after",
+        "Each metric, group by group",
         "Each line is one group of pairs: the open dot is the base model, the filled one the "
         "edited model, the bars are 95 % intervals; only a change whose interval excludes zero "
         "is coloured, blue for better and orange for worse. Pairs with a neutral word are not "
@@ -40,7 +40,7 @@ _KINDS = (
     ),
     _Kind(
         "before_after",
-        "Before and after",
+        "Each metric in bars",
         "Grey is the base model, blue the edited model, the thin line is the 95 % interval; a "
         "lower bar means that the swapped word matters less.",
     ),

@@ -25,6 +25,7 @@ from workers.reports.picture import (
     printable,
 )
 from workers.reports.raster import Sheet
+from workers.reports.wording import counted
 
 MAX_CATEGORIES = 5
 """Categories that are drawn: further colours could not be told apart."""
@@ -174,7 +175,7 @@ def _draw_legend(sheet: Sheet, data: Mapping[str, Any], top: float) -> None:
     nothing: list[float] = []
     handles = [
         Line2D(nothing, nothing, marker=marker, ls="", color=color, ms=5.5, mew=0,
-               label=f"{entry['name']} ({entry['pairs']} pairs)")
+               label=f"{entry['name']} ({counted(entry['pairs'], 'pair')})")
         for entry, (color, marker) in zip(data["categories"], _STYLES, strict=False)
     ]  # fmt: skip
     if len(handles) > 1:

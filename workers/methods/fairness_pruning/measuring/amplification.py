@@ -12,6 +12,7 @@ from workers.methods.fairness_pruning.measuring.capture import CapturePoint
 from workers.methods.fairness_pruning.measuring.diagnosis import Array, Diagnosis
 from workers.reports.component_names import component_label
 from workers.reports.picture import true_minus
+from workers.reports.wording import counted
 
 CURVE_POINTS = (
     CapturePoint.ATTENTION_OUTPUT,
@@ -102,16 +103,16 @@ def _place(onset: Mapping[str, Any]) -> str:
 
 def _beside_neutral_words(found: Mapping[str, Any]) -> str:
     """Compare a mean with single pairs: that has no interval, so it can be no more than a hint."""
-    neutral = len(found["control"]["onset_by_pair"])
-    pairs = f"{len(found['onset_by_pair'])} demographic pairs"
+    neutral = counted(len(found["control"]["onset_by_pair"]), "neutral pair")
+    pairs = counted(len(found["onset_by_pair"]), "demographic pair")
     if found["demographic"]:
         return (
-            f"There the mean of the {pairs} lies above nine in ten of the {neutral} neutral ones: "
+            f"There the mean of the {pairs} lies above nine in ten of the {neutral}: "
             "a hint, and no test, that it matters which word is swapped."
         )
     return (
-        f"There the mean of the {pairs} does not lie above the spread of the {neutral} neutral "
-        "ones: nothing hints that it matters which word is swapped."
+        f"There the mean of the {pairs} does not lie above the spread of the {neutral}: "
+        "nothing hints that it matters which word is swapped."
     )
 
 

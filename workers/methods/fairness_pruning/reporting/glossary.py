@@ -11,8 +11,8 @@ GLOSSARY = (
     GlossaryEntry(
         "Layer, neuron",
         "A language model passes text through a stack of layers. A neuron is one of the many small "
-        "computing units in a layer; here always one of its MLP, the part that holds most of what "
-        "the model knows.",
+        "computing units in a layer; here always one of its MLP, the part of a layer that works "
+        "on each token by itself.",
     ),
     GlossaryEntry(
         "Activation", "The number that a unit inside the model gives for one token of a text."

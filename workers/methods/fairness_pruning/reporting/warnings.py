@@ -3,8 +3,11 @@
 from workers.methods.fairness_pruning.measuring.pair_plan import SPLIT_LABELS
 from workers.methods.fairness_pruning.reporting.evidence import Evidence
 from workers.methods.fairness_pruning.reporting.language import costs_language, language_entry
-from workers.reports.wording import counted
+from workers.reports.picture import printable
+from workers.reports.wording import counted, one_sentence
 
+# Characters of a pair in a sentence about it.
+_LONGEST_PAIR = 120
 _DONE = {"prune": "removed", "zero": "set to zero", "scale": "scaled"}
 # To set a neuron to zero computes the same as to remove it, so that would be no advice.
 _GENTLER = {
@@ -60,22 +63,31 @@ def _gentler(evidence: Evidence) -> str:
 
 
 def warnings_of(evidence: Evidence) -> list[str]:
+    """Give all warnings: on evidence and cost first, then on how the model is stored."""
+    return [*evidence_warnings(evidence), *storage_warnings(evidence)]
+
+
+def evidence_warnings(evidence: Evidence) -> list[str]:
     """Sentences that the reader must know before believing a number."""
     warnings = [message for _code, message in evidence.edit.state["warnings"]]
     warnings += [message for _code, message in cost_warnings(evidence)]
-    warnings += _padding_warnings(evidence)
-    if evidence.width.advice is not None:
-        warnings.append(evidence.width.advice)
     if not evidence.config.controls.enabled:
         warnings.insert(0, "No controls were run, so nothing can be said about the selection.")
     return [*warnings, *pair_warnings(evidence)]
+
+
+def storage_warnings(evidence: Evidence) -> list[str]:
+    """Sentences for whoever runs the model: its size, and which formats its width is fit for."""
+    advice = evidence.width.advice
+    return [*_padding_warnings(evidence), *([] if advice is None else [advice])]
 
 
 def pair_warnings(evidence: Evidence) -> list[str]:
     """Sentences on pairs that were left out, or whose prompts differ in length."""
     warnings = []
     for pair in evidence.plan.pairs:
-        name = f"Pair {pair.number} ({SPLIT_LABELS[pair.split]})"
+        both = printable(one_sentence(pair.prompt_1, pair.prompt_2), _LONGEST_PAIR)
+        name = f"The {SPLIT_LABELS[pair.split].removesuffix('s')} “{both}”"
         lengths = f"{len(pair.ids_1)} and {len(pair.ids_2)} tokens"
         if pair.column is None:
             warnings.append(f"{name} was left out: its prompts have {lengths}.")
