@@ -67,6 +67,7 @@ JOB: dict[str, Any] = {
         "report": f"{JOB_PATH}/report",
     },
     "artifacts": None,
+    "warnings": None,
 }
 
 ARTIFACT: dict[str, Any] = {

@@ -335,6 +335,13 @@ class JobBody(ResponseBody):
     artifacts: list[ArtifactSummary] | None = Field(
         default=None, description="Only with `expand=artifacts`."
     )
+    warnings: list[str] | None = Field(
+        default=None,
+        description=(
+            "What is worth knowing before the job runs; only in the answer to `createJob`. "
+            "Later it is among the events."
+        ),
+    )
 
 
 class JobCounts(ResponseBody):

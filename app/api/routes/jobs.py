@@ -265,7 +265,7 @@ def _accepted(u: UnitOfWork, caller: Caller, plan: JobPlan) -> Answer:
         request_id=caller.request_id,
         traceparent=caller.traceparent,
     )
-    body = job_body(u, job)
+    body = job_body(u, job).model_copy(update={"warnings": list(plan.warnings)})
     return Answer(202, body.model_dump(mode="json"), body.links.self_, job.id)
 
 

@@ -57,6 +57,21 @@ def test_creation_writes_events_and_dispatch_message(caller: Caller) -> None:
         assert list(topics.scalars()) == ["dispatch"]
 
 
+def test_creation_answers_with_the_warnings_of_a_dry_run(caller: Caller) -> None:
+    body = {
+        "model": {"demo": "tiny-llama"},
+        "method": "fairness_pruning",
+        "config": {"pairs": "gender", "neurons_per_layer": 1},
+    }
+    told = caller.post("/v1/jobs?dry_run=true", json=body).json()["warnings"]
+
+    job = caller.post("/v1/jobs", json=body).json()
+
+    assert told  # 255 neurons are a multiple of nothing
+    assert job["warnings"] == told
+    assert caller.get(f"/v1/jobs/{job['id']}").json()["warnings"] is None
+
+
 def test_request_id_reaches_the_job(caller: Caller) -> None:
     answer = caller.post("/v1/jobs", json=JOB, headers={"X-Request-Id": "trace-1"})
 
