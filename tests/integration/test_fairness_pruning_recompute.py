@@ -20,7 +20,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         **QUIET,
         "pairs": [pair(f"the man {tail}", f"the woman {tail}") for tail in TAILS],
         "holdout_pairs": [pair(f"a boy {tail}", f"a girl {tail}") for tail in TAILS],
-        "control_pairs": [pair(f"a red house {tail}", f"a big house {tail}") for tail in TAILS[:3]],
+        "control_pairs": [pair(f"a red house {tail}", f"a big house {tail}") for tail in TAILS],
         "fraction": 0.2,
         "attention_heads": {"heads_per_layer": 1},
         "controls": {"random_seeds": 3},
@@ -130,3 +130,32 @@ def test_what_controls_share_with_the_selection_is_counted(report: dict[str, Any
         )
         assert shared == {"neurons": neurons, "heads": both}, name
     assert controls["removed_heads"] == heads["controls"]
+
+
+def test_the_interval_of_the_behavioural_part_can_be_recomputed(report: dict[str, Any]) -> None:
+    told = report["controls"]["groups"]["holdout"]["ci95_behavioural"]
+
+    pattern = report["statistics"]["generators"]["ci95_behavioural"].replace("SPLIT", "holdout")
+    for name, values in (
+        ("selection", selection_of(report)),
+        ("random_1", reductions(report, "random_1")),
+    ):
+        found = recomputed(report, pattern.replace("NAME", name), values)
+        assert told[name] == pytest.approx(found, rel=1e-9), name
+
+
+def test_the_interval_of_the_ratio_covers_resamples_of_both_kinds(report: dict[str, Any]) -> None:
+    kinds = [
+        np.array([e["bias_metric_parity"]["after"] for e in report["pairs"] if e["split"] == split])
+        for split in ("selection", "control")
+    ]
+    rng = np.random.default_rng(0)
+
+    means = [rng.choice(values, (20000, len(values))).mean(axis=1) for values in kinds]
+    low, high = np.percentile(means[0] / means[1], [2.5, 97.5])
+
+    told = report["controls"]["ci95_demographic_to_control_ratio"]["after"]
+    ratio = report["controls"]["demographic_to_control_ratio"]["after"]
+    assert told[0] < ratio < told[1]
+    # An end of 2,000 resamples has a Monte Carlo error of about 3 % of the half-width.
+    assert told == pytest.approx([low, high], abs=0.1 * (high - low))

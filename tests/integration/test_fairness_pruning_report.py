@@ -54,7 +54,8 @@ def test_verdict_from_few_held_out_pairs_quotes_the_selection_pairs(
     job = run(model_dir, tmp_path, holdout_pairs=held_out, controls={"random_seeds": 3})
 
     assert job.report["verdict"]["wording"] == SELECTION_ONLY
-    assert f"% on selection pairs: {SELECTION_ONLY}" in page_of(job)
+    assert " on selection pairs (total change " in page_of(job)
+    assert f"; 6 pairs): {SELECTION_ONLY}." in page_of(job)
 
 
 def test_filled_up_layers_are_a_warning_and_only_edited_layers_are_counted(
@@ -65,7 +66,7 @@ def test_filled_up_layers_are_a_warning_and_only_edited_layers_are_counted(
     (warning,) = (text for text in job.report["warnings"] if "zero neurons" in text)
     assert "filled with 4 zero neurons" in warning
     assert "as large as before" in warning
-    assert "4 neurons in 1 of 3 layers" in page_of(job)
+    assert "4 neurons removed in 1 of 3 layers" in page_of(job)
 
 
 def test_a_pair_of_too_few_tokens_is_a_warning_and_no_picture(

@@ -66,7 +66,7 @@ def test_rank_counts_every_removal_and_a_tie_against_the_selection() -> None:
     first = judge(around(1.0), [around(0.1), around(0.3)], around(0.2), seed=0)
     tied = judge(around(1.0), [around(1.0), around(2.0)], around(0.2), seed=0)
 
-    assert first.rank == "largest of 4 removals (this selection, 2 random, 1 by importance)"
+    assert first.rank == "the largest of 4 removals (this selection, 2 random, 1 by importance)"
     assert tied.rank.startswith("number 3 of 4 removals")
 
 

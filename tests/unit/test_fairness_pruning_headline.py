@@ -8,16 +8,20 @@ import pytest
 from tests.report_samples import sample_rows
 from workers.methods.fairness_pruning.reporting import headline
 from workers.methods.fairness_pruning.reporting.headline import (
+    behavioural_sentence,
     change_sentence,
     difference_number,
     may_be_called_debiased,
     overall_tone,
     perplexity_number,
+    ratio_number,
 )
 from workers.methods.fairness_pruning.selecting.controls import (
     BEYOND_CHANCE,
     LIKE_RANDOM,
     NO_MORE_THAN_IMPORTANCE,
+    SELECTION_ONLY,
+    Verdict,
 )
 
 WHERE = "held-out pairs"
@@ -52,18 +56,52 @@ def test_headline_of_an_interval_with_zero_names_no_direction():
 
     assert sentence == (
         f"{SUBJECT} did not change reliably on held-out pairs "
-        "(+0.11 %; 95 % interval −0.50 % to +0.70 %; 8 pairs): "  # noqa: RUF001
+        "(total change +0.110 %; 95 % interval −0.500 % to +0.700 %; 8 pairs): "  # noqa: RUF001
         "not distinguishable from random removal."
     )
 
 
-@pytest.mark.parametrize(("row", "change"), [(FALLEN, "fell by 5.00 %"), (GROWN, "grew by 5.00 %")])
-def test_headline_of_a_reliable_change_names_its_direction(row, change):
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (FALLEN, "fell on held-out pairs (total change -5.00 %; 95 % interval -7.50 % to -2.50 %"),
+        (GROWN, "grew on held-out pairs (total change +5.00 %; 95 % interval +2.50 % to +7.50 %"),
+    ],
+)
+def test_headline_of_a_reliable_change_has_the_form_of_any_other(row, told):
     sentence = change_sentence(row, NO_MORE_THAN_IMPORTANCE, where=WHERE)
 
+    assert sentence.replace("\N{MINUS SIGN}", "-") == (
+        f"{SUBJECT} {told}; 8 pairs): removing the least important neurons does at least as well."
+    )
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_headline_of_few_pairs_has_no_interval_and_says_why(n):
+    sentence = change_sentence(replace(GROWN, improved=None, n=n), SELECTION_ONLY, where=WHERE)
+
     assert sentence == (
-        f"{SUBJECT} {change} on held-out pairs: the selection reduces it no more than "
-        "removing the least important neurons."
+        f"{SUBJECT} was compared on held-out pairs (total change +5.00 %; too few pairs ({n}) to "
+        f"tell): {SELECTION_ONLY}."
+    )
+
+
+def test_the_part_that_the_controls_judge_is_named_with_interval_and_rank():
+    verdict = Verdict(
+        BEYOND_CHANCE,
+        claim=True,
+        n_holdout=8,
+        selection=0.04,
+        random=(0.01, 0.02),
+        importance_only=0.03,
+    )
+
+    sentence = behavioural_sentence(FALLEN, verdict, (0.03, 0.05))
+
+    assert sentence.replace("\N{MINUS SIGN}", "-") == (
+        "The behavioural part of the change, on which this verdict rests, is -20.0 % (95 % "
+        "interval -25.0 % to -15.0 %), the largest of 4 removals (this selection, 2 random, 1 by "
+        "importance)."
     )
 
 
@@ -76,18 +114,28 @@ def test_a_claim_beside_an_unreliable_change_is_limited_to_the_neurons_that_stay
 def test_headline_without_an_interval_gives_the_number_of_pairs():
     row = replace(UNRELIABLE, ci95_delta=None, n=1)
 
-    assert "(+0.11 %; 1 pair)" in change_sentence(row, LIKE_RANDOM, where=WHERE)
+    assert "(total change +0.110 %; too few pairs (1) to tell)" in change_sentence(
+        row, LIKE_RANDOM, where=WHERE
+    )
 
 
 def test_tile_of_a_fall_has_a_true_minus_sign():
     number = difference_number(FALLEN, "holdout")
 
     assert number.value == "\N{MINUS SIGN}5.00 %"
-    assert number.detail == "mean over 8 pairs"
+    assert number.detail.replace("\N{MINUS SIGN}", "-") == (
+        "total change; 95 % interval -7.50 % to -2.50 %; mean over 8 pairs"
+    )
+
+
+def test_tile_of_few_pairs_has_no_interval():
+    number = difference_number(replace(FALLEN, n=2, improved=None), "holdout")
+
+    assert number.detail == "total change; too few pairs (2) to tell"
 
 
 def test_tile_of_an_unreliable_change_says_so():
-    assert difference_number(UNRELIABLE, "holdout").detail == (
+    assert difference_number(UNRELIABLE, "holdout").detail.endswith(
         "mean over 8 pairs; no reliable change"
     )
 
@@ -95,7 +143,7 @@ def test_tile_of_an_unreliable_change_says_so():
 def test_tile_of_control_pairs_judges_nothing():
     row = replace(UNRELIABLE, ideal=None)
 
-    assert difference_number(row, "control").detail == "mean over 8 pairs"
+    assert difference_number(row, "control").detail.endswith("; mean over 8 pairs")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +160,42 @@ def test_perplexity_is_marked_only_where_the_loss_grew_reliably(found, tone):
     number = perplexity_number(found)
 
     assert (number.value, number.tone) == ("15.5", tone)
-    assert number.detail == "12.35 before; higher is worse"
+    assert number.detail.startswith("12.3 before; higher is worse; ")
+
+
+def test_perplexity_has_its_interval_and_pairs():
+    assert perplexity_number(language(0.1)).detail == (
+        "12.3 before; higher is worse; increase of the loss, 95 % interval +0.100 to +0.300; "
+        "8 pairs"
+    )
+    assert perplexity_number(language(0.1, n=2)).detail.endswith("; too few pairs (2) to tell")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "ends", "pairs", "value", "detail"),
+    [
+        (
+            {"before": 1.98765, "after": 0.86449},
+            {"before": (1.5, 2.5), "after": (0.7123, 1.0499)},
+            (8, 9),
+            "0.864",
+            "1.99 before; 95 % interval 0.712 to 1.05; 8 demographic and 9 neutral pairs",
+        ),
+        (
+            {"before": 1234.5, "after": None},
+            {"before": None, "after": None},
+            (8, 2),
+            "1230",
+            "8 demographic and 2 neutral pairs; too few for an interval",
+        ),
+    ],
+    ids=["edit", "diagnosis of few pairs"],
+)
+def test_ratio_has_three_digits_its_interval_and_pairs(ratio, ends, pairs, value, detail):
+    number = ratio_number(ratio, ends, pairs)
+
+    assert number.value == value
+    assert number.detail == f"{detail}; 1 means no more than a neutral word"
 
 
 @pytest.mark.parametrize(

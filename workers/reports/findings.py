@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from app.catalog.method import MetricInfo
 from workers.evaluation.bootstrap import MIN_UNITS_FOR_CLAIM
 from workers.reports.document import Statement, Tone
-from workers.reports.wording import BORDERLINE_P, RowWords, counted, row_words
+from workers.reports.wording import BORDERLINE_P, RowWords, row_words, too_few
 from workers.runtime.context import SummaryRow
 
 
@@ -36,6 +36,8 @@ def _found(row: SummaryRow, words: RowWords) -> str:
     change = _change(row, words)
     if row.ideal is None and row.improved is None:
         return f"it {moved} {values} ({change}); neutral words, so neither good nor bad."
+    if row.n < MIN_UNITS_FOR_CLAIM:
+        return f"{words.before} before and {words.after} after ({change})."
     if row.improved is None:
         return f"no reliable change, {words.before} before and {words.after} after ({change})."
     verdict = "it got better" if row.improved else "it got worse"
@@ -46,10 +48,11 @@ def _found(row: SummaryRow, words: RowWords) -> str:
 
 def _change(row: SummaryRow, words: RowWords) -> str:
     parts = [words.change_percent or words.change]
-    if row.ci95_delta is not None:
-        parts.append(f"95 % interval of the change {words.change_interval}")
+    # Of so few units, a bootstrap interval is little more than their range.
     if row.n < MIN_UNITS_FOR_CLAIM:
-        parts.append(f"{counted(row.n, row.unit)}: too few to call it a change")
+        parts.append(too_few(row.n, row.unit))
+    elif row.ci95_delta is not None:
+        parts.append(f"95 % interval of the change {words.change_interval}")
     return "; ".join(parts)
 
 

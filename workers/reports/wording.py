@@ -229,6 +229,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {plural}"
 
 
+def too_few(number: int, noun: str) -> str:
+    """Return why no interval is printed beside a number of so few units."""
+    return f"too few {counted(0, noun).removeprefix('0 ')} ({number}) to tell"
+
+
+def three_digits(value: float) -> str:
+    """Return a number with three significant digits at most, never in powers of ten."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:.{decimals_for([rounded])}f}".replace("-", "\N{MINUS SIGN}")
+
+
 def listed(items: Sequence[str]) -> str:
     """Return items as an enumeration in words, as in "a, b and c"."""
     if len(items) < 2:

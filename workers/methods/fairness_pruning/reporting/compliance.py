@@ -34,6 +34,11 @@ ATTRIBUTES = (
     "social class",
 )
 BENCHMARKS = "StereoSet, CrowS-Pairs, BBQ, WinoBias, BOLD and HolisticBias"
+WITHOUT_INTERVAL = (
+    "slope and rank correlation over depth, the onset, the overlap of sets of neurons, the "
+    "mechanical part of a change, the loss under a control, and ratios of groups: they describe, "
+    "and support no claim"
+)
 _DEMOGRAPHIC: tuple[Split, ...] = ("holdout", "selection")
 _BUILT_IN_LICENCE = "Apache-2.0, as this software"
 _NO_PERSON = "None: made from tables of words; first names are common ones of no particular person."
@@ -161,6 +166,7 @@ def _measures(evidence: Evidence) -> tuple[Fact, ...]:
             ),
         ),
         Fact("Controls", _controls_run(evidence)),
+        Fact("Without an interval", WITHOUT_INTERVAL),
         *group_facts(evidence),
         Fact("Pass or fail", "no threshold of acceptance was set by this report"),
     )

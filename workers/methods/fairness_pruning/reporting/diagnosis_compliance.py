@@ -1,6 +1,7 @@
 """The compliance sheet of a job that only measured: that of an edit without what an edit needs."""
 
 from workers.methods.fairness_pruning.reporting.compliance import (
+    WITHOUT_INTERVAL,
     gaps,
     group_facts,
     group_rates,
@@ -23,6 +24,7 @@ def diagnosis_sheet(evidence: Evidence) -> Compliance:
                 "95 % bootstrap intervals over pairs; they say how precise a mean is, and judge "
                 "nothing",
             ),
+            Fact("Without an interval", WITHOUT_INTERVAL),
             *group_facts(evidence),
             Fact("Pass or fail", "no threshold of acceptance was set by this report"),
         ),

@@ -3,6 +3,7 @@
 from typing import Any
 
 from app.catalog.methods.fairness_pruning import METHOD
+from workers.methods.fairness_pruning.measuring.pair_plan import SPLIT_LABELS
 from workers.methods.fairness_pruning.reporting.compliance import data_used
 from workers.methods.fairness_pruning.reporting.components import component_entry, component_list
 from workers.methods.fairness_pruning.reporting.diagnosis_compliance import diagnosis_sheet
@@ -15,6 +16,8 @@ from workers.methods.fairness_pruning.reporting.diagnosis_report import (
 )
 from workers.methods.fairness_pruning.reporting.evidence import Evidence
 from workers.methods.fairness_pruning.reporting.glossary import GLOSSARY
+from workers.methods.fairness_pruning.reporting.headline import ratio_number, ratio_pairs
+from workers.methods.fairness_pruning.reporting.intervals import ratio_intervals
 from workers.methods.fairness_pruning.reporting.model_names import model_name
 from workers.methods.fairness_pruning.reporting.neuron_sections import neuron_sections
 from workers.methods.fairness_pruning.reporting.page import references, reproduce_block
@@ -33,6 +36,7 @@ from workers.reports.document import (
     Table,
 )
 from workers.reports.picture import Picture
+from workers.reports.wording import three_digits
 
 # Words of an edit that a page without one does not use.
 _OF_EDITS = frozenset({"Mechanical part", "Behavioural part", "Controls", "p"})
@@ -113,9 +117,17 @@ def _against_neutral(evidence: Evidence) -> tuple[str, ...]:
     ratio = base_control_ratio(evidence)
     if ratio is None:
         return ()
+    ends = ratio_intervals(evidence)["before"]
+    demographic, neutral = ratio_pairs(evidence)
+    interval = (
+        "too few pairs for an interval"
+        if ends is None
+        else f"95 % interval {' to '.join(map(three_digits, ends))}"
+    )
     return (
-        f"Swapping the demographic word changes these values {ratio:.3g} times as much as "
-        "swapping a neutral word. There is no interval for this ratio: it is a hint, no finding.",
+        f"Swapping the demographic word changes these values {three_digits(ratio)} times as much "
+        f"as swapping a neutral word ({interval}; {demographic} demographic and {neutral} neutral "
+        "pairs). The two kinds of pairs are other sentences, so this is a hint, no finding.",
     )
 
 
@@ -137,15 +149,10 @@ def _headline(evidence: Evidence) -> tuple[HeadlineNumber, ...]:
                     detail="of the relative difference of the MLP outputs, first to last layer",
                 )
             )
-    ratio = base_control_ratio(evidence)
+    stages = {"before": base_control_ratio(evidence), "after": None}
+    ratio = ratio_number(stages, ratio_intervals(evidence), ratio_pairs(evidence))
     if ratio is not None:
-        numbers.append(
-            HeadlineNumber(
-                label="Demographic to neutral difference",
-                value=f"{ratio:.3f}",
-                detail="1 means no more than a neutral word",
-            )
-        )
+        numbers.append(ratio)
     return (*numbers, *_overlap_number(evidence))
 
 
@@ -222,7 +229,7 @@ def _generations(evidence: Evidence) -> tuple[GenerationPair, ...]:
             prompt=entry["prompt"],
             before=entry["before"]["continuation"],
             after=None,
-            label=f"pair {entry['pair']}, {entry['category']}",
+            label=f"{entry['category']}, {SPLIT_LABELS[entry['split']].removesuffix('s')}",
             group=str(entry["pair"]),
         )
         for entry in generations_of_base(evidence)

@@ -18,6 +18,7 @@ from workers.methods.fairness_pruning.measuring.phase_data import unpack_texts
 from workers.methods.fairness_pruning.measuring.reactions import reactions_entry
 from workers.methods.fairness_pruning.reporting.components import component_entry
 from workers.methods.fairness_pruning.reporting.evidence import Evidence
+from workers.methods.fairness_pruning.reporting.intervals import ratio_intervals
 from workers.methods.fairness_pruning.reporting.pair_values import loss_values, statistics_entry
 from workers.methods.fairness_pruning.reporting.report import (
     amplification_entry,
@@ -55,6 +56,7 @@ def build_diagnosis_report(evidence: Evidence) -> dict[str, Any]:
         "summary": [summary_entry(row) for row in evidence.rows],
         "pairs": [_pair(evidence, pair) for pair in evidence.plan.pairs],
         "demographic_to_control_ratio": {"before": base_control_ratio(evidence), "after": None},
+        "ci95_demographic_to_control_ratio": ratio_intervals(evidence),
         "amplification": amplification_entry(evidence),
         "layers": _layers(evidence),
         "reactions": reactions_entry(evidence),

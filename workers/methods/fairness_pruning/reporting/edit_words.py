@@ -37,6 +37,7 @@ EXTENSION_NOTE = (
     "was extended to it; published results say nothing about it."
 )
 _DONE = {"prune": "removed", "zero": "set to zero", "scale": "weakened"}
+_DOES = {"prune": "takes them out", "zero": "sets them to zero", "scale": "weakens them"}
 _IMPORTANCE = {
     "max_abs": "the largest weights that lead into the neuron",
     "ppm": "the range of the weights that lead into the neuron",
@@ -59,7 +60,7 @@ _PRESETS = {
 }
 _CONTROLS = {
     BEYOND_CHANCE: (
-        "On pairs that had no part in choosing the neurons, the reduction is the {rank}, and its "
+        "On pairs that had no part in choosing the neurons, the reduction is {rank}, and its "
         "lead over the removal by importance and over the mean of the random ones is larger than "
         "chance between pairs explains. So this choice of neurons reduced the difference more "
         "than the removals it was compared with; a choice that was not tried may do as well."
@@ -181,8 +182,8 @@ def _what_the_method_does(evidence: Evidence) -> str:
     return (
         "Fairness Pruning shows a language model pairs of sentences that differ in one demographic "
         "word, such as man and woman. It looks for the small computing units inside the model, the "
-        "neurons, that react most to the swap and matter least for everything else, and takes "
-        f"them out. Here it was applied to {model_name(evidence)}."
+        "neurons, that react most to the swap and matter least for everything else, and "
+        f"{_DOES[evidence.config.mode]}. Here it was applied to {model_name(evidence)}."
     )
 
 
@@ -192,7 +193,8 @@ def _balance(evidence: Evidence) -> str:
     return (
         f"Of {counted(total, 'result')} on demographic words (each metric for each group of "
         f"pairs), {len(judged.improved)} got better, {len(judged.worse)} got worse, and "
-        f"{len(judged.unchanged)} show no reliable change."
+        f"{len(judged.unchanged)} {'shows' if len(judged.unchanged) == 1 else 'show'} no reliable "
+        "change."
     )
 
 

@@ -15,12 +15,19 @@ from workers.methods.fairness_pruning.measuring.metrics import (
 from workers.methods.fairness_pruning.measuring.pair_plan import SPLIT_LABELS, SPLITS
 from workers.methods.fairness_pruning.reporting.components import parity_components
 from workers.methods.fairness_pruning.reporting.evidence import Evidence
-from workers.methods.fairness_pruning.reporting.headline import judged_split, split_row
+from workers.methods.fairness_pruning.reporting.headline import (
+    judged_split,
+    ratio_pairs,
+    split_row,
+)
+from workers.methods.fairness_pruning.reporting.intervals import ratio_intervals
 from workers.methods.fairness_pruning.reporting.language import costs_language, language_entry
 from workers.methods.fairness_pruning.reporting.report import control_ratio
 from workers.reports.document import MetricFinding, Statement, Tone
 from workers.reports.findings import direction_of, result_of
 from workers.reports.forest import forest_name
+from workers.reports.picture import signed_alike
+from workers.reports.wording import three_digits, too_few
 
 MEANINGS = {
     PARITY: (
@@ -83,11 +90,11 @@ def _perplexity(evidence: Evidence) -> Iterator[MetricFinding]:
     tone = _tone_of_loss(evidence, language)
     verdict = _LOSS_VERDICTS[tone]
     values = f"{perplexity['before']:.4g} before and {perplexity['after']:.4g} after"
-    ends = (
-        f"; 95 % interval of the increase of the loss {interval[0]:+.3f} to {interval[1]:+.3f}"
-        if interval
-        else ""
-    ).replace("-", "\N{MINUS SIGN}")
+    ends = ""
+    if language["n"] < MIN_UNITS_FOR_CLAIM:
+        ends = f"; {too_few(language['n'], 'pair')}"
+    elif interval:
+        ends = f"; 95 % interval of the increase of the loss {' to '.join(signed_alike(interval))}"
     yield MetricFinding(
         metric="perplexity",
         title="Perplexity on the prompts",
@@ -120,6 +127,13 @@ def _ratio(evidence: Evidence) -> Iterator[MetricFinding]:
     ratio = control_ratio(evidence)
     if ratio["before"] is None or ratio["after"] is None:
         return
+    ends = ratio_intervals(evidence)
+    demographic, neutral = ratio_pairs(evidence)
+    told = (
+        f"{_ratio_text(ratio['before'], ends['before'])} before and "
+        f"{_ratio_text(ratio['after'], ends['after'])} after, over {demographic} demographic and "
+        f"{neutral} neutral pairs"
+    )
     yield MetricFinding(
         metric="demographic_to_control_ratio",
         title="Demographic to neutral difference",
@@ -133,8 +147,17 @@ def _ratio(evidence: Evidence) -> Iterator[MetricFinding]:
         ),
         results=(
             Statement(
-                f"{ratio['before']:.3f} before and {ratio['after']:.3f} after. There is no "
-                "interval for it, so by itself it shows neither a gain nor a loss."
+                f"{told}. Nothing is judged by it: it sets pairs of two kinds beside each other."
             ),
         ),
     )
+
+
+def _ratio_text(value: float, ends: tuple[float, float] | None) -> str:
+    """Give a ratio with its interval, if it has one."""
+    text = three_digits(value)
+    return text if ends is None else f"{text} (95 % interval {_span(ends)})"
+
+
+def _span(ends: tuple[float, float]) -> str:
+    return " to ".join(map(three_digits, ends))

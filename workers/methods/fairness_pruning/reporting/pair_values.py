@@ -32,6 +32,8 @@ def statistics_entry() -> dict[str, Any]:
             "interval_against_random_mean": AGAINST_RANDOM,
             "interval_against_importance_only": AGAINST_IMPORTANCE,
             "ci95_loss_increase": LANGUAGE_LOSS,
+            "ci95_behavioural": "behavioural/SPLIT/NAME",
+            "ci95_demographic_to_control_ratio": "demographic_to_control_ratio/STAGE",
         },
     }
 

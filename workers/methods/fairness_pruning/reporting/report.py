@@ -26,6 +26,10 @@ from workers.methods.fairness_pruning.measuring.phase_data import unpack_texts
 from workers.methods.fairness_pruning.measuring.reactions import reactions_entry
 from workers.methods.fairness_pruning.reporting.components import component_entry
 from workers.methods.fairness_pruning.reporting.evidence import Evidence, group_outcomes
+from workers.methods.fairness_pruning.reporting.intervals import (
+    behavioural_intervals,
+    ratio_intervals,
+)
 from workers.methods.fairness_pruning.reporting.language import language_entry
 from workers.methods.fairness_pruning.reporting.pair_values import (
     control_values,
@@ -236,12 +240,14 @@ def controls_entry(evidence: Evidence) -> dict[str, Any]:
                 "n": len(columns),
                 "before": evidence.stage_means(evidence.metrics_before, split),
                 "after": group_outcomes(evidence, columns),
+                "ci95_behavioural": behavioural_intervals(evidence, split),
             }
     return {
         "enabled": evidence.config.controls.enabled,
         **removed_by_controls(evidence),
         "groups": groups,
         "demographic_to_control_ratio": control_ratio(evidence),
+        "ci95_demographic_to_control_ratio": ratio_intervals(evidence),
     }
 
 

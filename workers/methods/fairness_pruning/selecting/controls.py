@@ -95,7 +95,7 @@ class Verdict:
             return ""
         others = (*self.random, self.importance_only)
         place = 1 + sum(value >= self.selection for value in others)
-        ordinal = "largest" if place == 1 else f"number {place}"
+        ordinal = "the largest" if place == 1 else f"number {place}"
         return (
             f"{ordinal} of {1 + len(others)} removals "
             f"(this selection, {len(self.random)} random, 1 by importance)"
