@@ -98,6 +98,7 @@ class Job(TypedDict):
     labels: dict[str, str]
     created_by_key: str | None
     links: dict[str, str]
+    warnings: list[str] | None
 
 
 class JobEvent(TypedDict):
