@@ -27,7 +27,10 @@ from workers.methods.fairness_pruning.reporting.report import (
     generation_entries,
     software_versions,
 )
-from workers.methods.fairness_pruning.reporting.warnings import warnings_of
+from workers.methods.fairness_pruning.reporting.warnings import (
+    evidence_warnings,
+    storage_warnings,
+)
 from workers.methods.fairness_pruning.selecting.controls import (
     LIKE_IMPORTANCE,
     LIKE_RANDOM,
@@ -89,7 +92,7 @@ def build_document(evidence: Evidence, pictures: tuple[Picture, ...]) -> ReportD
         method=METHOD.name,
         headline=headline_numbers(evidence),
         in_short=in_short(evidence),
-        changed=changed_facts(evidence),
+        changed=(*changed_facts(evidence), *_storage_facts(evidence)),
         findings=metric_findings(evidence),
         rows=evidence.rows,
         metrics={metric.name: metric for metric in METHOD.metrics},
@@ -98,7 +101,7 @@ def build_document(evidence: Evidence, pictures: tuple[Picture, ...]) -> ReportD
         controls=_controls(evidence),
         generations=generations(evidence),
         figures=pictures,
-        warnings=tuple(warnings_of(evidence)),
+        warnings=tuple(evidence_warnings(evidence)),
         limits=LIMITS,
         intended_use=(_intended_use(evidence),),
         data_used=data_used(evidence),
@@ -106,6 +109,14 @@ def build_document(evidence: Evidence, pictures: tuple[Picture, ...]) -> ReportD
         compliance=compliance_sheet(evidence),
         reproduce=reproduce_block(evidence),
         references=references(),
+    )
+
+
+def _storage_facts(evidence: Evidence) -> tuple[Fact, ...]:
+    """Say what matters to whoever runs the model, and to nobody who only reads the results."""
+    return tuple(
+        Fact("For running the model", sentence.replace("`", ""))
+        for sentence in storage_warnings(evidence)
     )
 
 
@@ -121,7 +132,7 @@ def generations(evidence: Evidence) -> tuple[GenerationPair, ...]:
             prompt=entry["prompt"],
             before=entry["before"]["continuation"],
             after=entry["after"]["continuation"],
-            label=f"pair {entry['pair']}, {entry['category']}",
+            label=f"{entry['category']}, {SPLIT_LABELS[entry['split']].removesuffix('s')}",
             group=str(entry["pair"]),
             changed_at=_counted_from_one(entry["first_difference"]),
         )

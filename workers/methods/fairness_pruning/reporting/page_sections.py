@@ -29,9 +29,15 @@ _OF_NEURONS = (
     "The neurons that go were chosen because they differ strongly. A mean over those that are left "
     "is smaller by that alone, as the mean height of a class falls when the tallest leave. This is "
     "the mechanical part.",
-    "The behavioural part is what the neurons that stay do differently after the edit. Only this "
+    "The behavioural part is what the other neurons do differently after the edit. Only this "
     "part can say that the model itself has changed its reaction. Positive numbers are reductions, "
     "negative ones are increases.",
+)
+_OF_SCALED = (
+    "The neurons that were weakened were chosen because they differ strongly. A mean over the "
+    "others alone is smaller by that, as the mean height of a class is without the tallest. This "
+    "is the mechanical part.",
+    *_OF_NEURONS[1:],
 )
 _OF_HEADS = (
     "Where neurons go, the mean over those that are left is smaller by that alone: the mechanical "
@@ -118,7 +124,7 @@ def _parts_of_the_change(evidence: Evidence) -> Section | None:
             rows.append((SPLIT_LABELS[split], len(columns), *means))
     return Section(
         title="Arithmetic or behaviour",
-        text=_OF_NEURONS if evidence.takes_neurons else _OF_HEADS,
+        text=_arithmetic_words(evidence),
         tables=(
             Table(
                 title="How the change comes about",
@@ -128,6 +134,12 @@ def _parts_of_the_change(evidence: Evidence) -> Section | None:
             ),
         ),
     )
+
+
+def _arithmetic_words(evidence: Evidence) -> tuple[str, ...]:
+    if not evidence.takes_neurons:
+        return _OF_HEADS
+    return _OF_SCALED if evidence.config.mode == "scale" else _OF_NEURONS
 
 
 def _growth(evidence: Evidence) -> Section | None:
