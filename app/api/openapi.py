@@ -15,7 +15,7 @@ from app.schemas.problems import Problem
 
 TITLE = "Evenhand"
 DESCRIPTION = (
-    "Takes a biased neural network and gives back a fairer one, with the proof. "
+    "Edits biased neural networks and measures what became fairer, and at what cost. "
     "Additive changes may come at any time: ignore unknown fields of answers. "
     "`RateLimit` tells how many requests the key has left in this minute, `RateLimit-Policy` how "
     "many it has in all."

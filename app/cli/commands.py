@@ -23,7 +23,7 @@ def create_cli() -> typer.Typer:
     """Put the command line together."""
     cli = typer.Typer(
         name="debias",
-        help="Evenhand: takes a biased model and gives back a fairer one, with the proof.",
+        help="Evenhand: edits biased models and measures what became fairer, and at what cost.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
