@@ -29,11 +29,9 @@ GLOSSARY = (
     ),
     GlossaryEntry(
         "Mechanical part",
-        "What the number changes by merely leaving the removed parts out of the mean.",
+        "What the number changes by merely leaving the edited parts out of the mean.",
     ),
-    GlossaryEntry(
-        "Behavioural part", "What the parts that stay compute differently after the edit."
-    ),
+    GlossaryEntry("Behavioural part", "What the other parts compute differently after the edit."),
     GlossaryEntry(
         "Selection, held-out and control pairs",
         "Selection pairs chose the neurons; held-out pairs did not and test the result; control "
@@ -41,7 +39,7 @@ GLOSSARY = (
     ),
     GlossaryEntry(
         "Controls",
-        "Removal of as many neurons chosen in another way: drawn at random, or the least "
+        "The same edit of as many neurons chosen in another way: drawn at random, or the least "
         "important. Some of them may be those of the selection as well.",
     ),
     GlossaryEntry(

@@ -168,9 +168,9 @@ def _language(evidence: Evidence) -> Section | None:
     return Section(
         title="What the edit costs",
         text=(
-            "Every removal can damage what the model knows of language. Perplexity says how "
+            "Every edit can damage what the model knows of language. Perplexity says how "
             "surprised a model is by a text; lower is better. The other lines are controls: "
-            f"models that lost as many {evidence.edited_parts}, chosen in another way.",
+            f"the same edit of as many {evidence.edited_parts}, chosen in another way.",
         ),
         tables=(_language_table(language),),
     )
