@@ -346,7 +346,8 @@ def _controls_alt(evaluations: Sequence[ControlDots]) -> str:
     for entry in evaluations:
         beaten = sum(entry.selection > draw for draw in entry.random)
         sentences.append(
-            f"On {entry.pairs} the selection reduces the difference by {entry.selection:.2f} %, "
+            f"On {entry.pairs} the behavioural reduction by the selection is "
+            f"{entry.selection:.3g} %, "
             f"more than {beaten} of {len(entry.random)} random draws."
         )
     return "Dot plot. " + " ".join(sentences)
