@@ -38,7 +38,7 @@ JOB: dict[str, Any] = {
     "queue": {"class": "cpu", "position": 1},
     "model": {"type": "demo", "name": "tiny-llama"},
     "method": "fairness_pruning",
-    "method_version": "1.0.0",
+    "method_version": "1.1.0",
     "config": CONFIG,
     "spec_hash": SHA256,
     "attempt": 0,
@@ -96,7 +96,7 @@ KEY: dict[str, Any] = {
 
 METHOD: dict[str, Any] = {
     "name": "fairness_pruning",
-    "version": "1.0.0",
+    "version": "1.1.0",
     "title": "Fairness Pruning",
     "summary": "Removes the neurons that react most to a swapped demographic word.",
     "family": "pruning",
@@ -152,7 +152,7 @@ ESTIMATE: dict[str, Any] = {
     "valid": True,
     "problems": [],
     "warnings": [],
-    "resolved_spec": {"method": "fairness_pruning", "method_version": "1.0.0"},
+    "resolved_spec": {"method": "fairness_pruning", "method_version": "1.1.0"},
     "estimate": {
         "device_class": "cpu",
         "peak_gpu_bytes": 0,

@@ -20,7 +20,7 @@ def _difference(name: str, title: str, unit: str) -> MetricInfo:
 
 METHOD = MethodDescriptor(
     name="fairness_pruning",
-    version="1.0.0",
+    version="1.1.0",
     title="Fairness Pruning",
     summary=(
         "Finds the MLP neurons that react most to a demographic word swapped between two "
