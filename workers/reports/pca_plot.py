@@ -11,7 +11,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
-from matplotlib.transforms import Bbox, BboxBase
 
 from workers.reports.component_names import component_label
 from workers.reports.pca import fit_pca
@@ -32,6 +31,9 @@ from workers.reports.picture import (
     new_figure,
     printable,
 )
+
+# Boxes in pixels: x0, y0, x1, y1.
+_Pixels = npt.NDArray[np.float64]
 
 # Steps, in points, by which a label may leave its midpoint when another one sits there, the
 # nearest first; up and down before sideways, since labels are wide.
@@ -168,34 +170,36 @@ def _place_labels(figure: Figure, axes: Axes, slots: Sequence[Mapping[str, Any]]
     # Lays everything out; the pixels are drawn once, when all labels have their place.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    taken: list[BboxBase] = [_reach(axes, slot[end]) for slot in slots for end in ("from", "to")]
+    taken = [_reach(axes, slot[end]) for slot in slots for end in ("from", "to")]
     for slot in sorted(slots, key=lambda slot: not slot["differs"]):
-        taken.append(_place_label(axes, canvas, slot, taken))
+        taken.append(_place_label(axes, canvas, slot, np.array(taken)))
 
 
-def _reach(axes: Axes, point: Sequence[float]) -> Bbox:
-    """Return the square around a point, in pixels."""
-    x, y = axes.transData.transform(point)
+def _reach(axes: Axes, point: Sequence[float]) -> _Pixels:
+    """Return the square around a point."""
+    place: _Pixels = axes.transData.transform(point)
     half = _POINT_REACH * DPI / 72
-    return Bbox([[x - half, y - half], [x + half, y + half]])
+    return np.concatenate([place - half, place + half])
 
 
 def _place_label(
-    axes: Axes, canvas: FigureCanvasAgg, slot: Mapping[str, Any], taken: Sequence[BboxBase]
-) -> BboxBase:
+    axes: Axes, canvas: FigureCanvasAgg, slot: Mapping[str, Any], taken: _Pixels
+) -> _Pixels:
     """Place one label at the nearest free spot inside the frame and return the box it fills.
 
     Where none is free, it stands where it hides least.
     """
     label = _label(axes, slot)
     label.set_position((0.0, 0.0))
-    box = label.get_window_extent(canvas.get_renderer())
+    box = np.array(label.get_window_extent(canvas.get_renderer()).extents)
     scale = DPI / 72
-    frame = axes.bbox.padded(-_FRAME * scale)
-    boxes = [(nudge, box.translated(scale * nudge[0], scale * nudge[1])) for nudge in _NUDGES]
-    inside = [(nudge, moved) for nudge, moved in boxes if _contains(frame, moved)]
-    # A label wider than the whole frame has no place inside.
-    (x, y), box = min(inside or boxes[:1], key=lambda place: _hidden(place[1], taken))
+    frame = np.array(axes.bbox.padded(-_FRAME * scale).extents)
+    boxes = box + scale * np.tile(_NUDGES, 2)  # (places, 4)
+    hidden = _hidden(boxes, taken)
+    hidden[~_contains(frame, boxes)] = np.inf
+    # A label wider than the whole frame has no place inside: it stays at its midpoint.
+    best = int(np.argmin(hidden))
+    x, y = _NUDGES[best]
     label.set_position((x, y))
     if x or y:
         axes.annotate(
@@ -206,20 +210,19 @@ def _place_label(
             arrowprops={"arrowstyle": "-", "color": GRID, "lw": 0.8, "shrinkA": 0, "shrinkB": 0},
             zorder=1,
         )
-    return box
+    return np.asarray(boxes[best])
 
 
-def _contains(frame: BboxBase, box: BboxBase) -> bool:
-    inside: bool = (
-        frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
-    )
-    return inside
+def _contains(frame: _Pixels, boxes: _Pixels) -> npt.NDArray[np.bool_]:
+    """Say which boxes lie inside the frame."""
+    return np.asarray((boxes[:, :2] >= frame[:2]).all(1) & (boxes[:, 2:] <= frame[2:]).all(1))
 
 
-def _hidden(box: BboxBase, taken: Sequence[BboxBase]) -> float:
-    """Return the area, in square pixels, that `box` shares with what is there already."""
-    shared = (Bbox.intersection(box, other) for other in taken)
-    return sum(float(part.width * part.height) for part in shared if part is not None)
+def _hidden(boxes: _Pixels, taken: _Pixels) -> _Pixels:
+    """Return the area, in square pixels, that each box shares with what is there already."""
+    low = np.maximum(boxes[:, None, :2], taken[None, :, :2])
+    high = np.minimum(boxes[:, None, 2:], taken[None, :, 2:])
+    return np.asarray((high - low).clip(min=0).prod(axis=2).sum(axis=1))
 
 
 def _label(axes: Axes, slot: Mapping[str, Any]) -> Annotation:
