@@ -15,8 +15,8 @@ from app.domain.architectures import (
     check_mlps,
     find_layout,
 )
-from app.domain.errors import JobErrorCode, JobFailure
 from workers.methods.fairness_pruning.heads.edits import HeadRemoval, plan_head_edits
+from workers.methods.fairness_pruning.selecting.removable import refused, require_removable
 from workers.models.streaming import ZERO, Edit, Gather, Indices, Scale
 from workers.models.tensor_files import CheckpointFiles
 
@@ -64,14 +64,14 @@ def plan_edit(
         The model or the neurons do not fit, although both were checked before the job.
     """
     layout, dimensions, names = layout_of(checkpoint, resizes=config.mode == "prune")
-    _require_valid(removed, dimensions)
+    require_removable(removed, units="neurons", layers=dimensions.layers, width=dimensions.neurons)
     counts = {n: len(removed.get(n, ())) for n in range(dimensions.layers)}
     after, padding = stored_width(config, dimensions, counts), dict[int, int]()
     if config.mode == "prune":
         kept_counts = {n: dimensions.neurons - count for n, count in counts.items()}
         padding = {n: after - kept for n, kept in kept_counts.items() if kept < after}
     if padding and config.uneven == "error":
-        raise _refused("Layers would keep different numbers of neurons, and `uneven` is `error`.")
+        raise refused("Layers would keep different numbers of neurons, and `uneven` is `error`.")
     edits: dict[str, Edit] = {}
     for layer in range(dimensions.layers):
         gone = sorted(removed.get(layer, ()))
@@ -122,7 +122,7 @@ def _layer_edits(checkpoint: CheckpointFiles, layout: MlpLayout, layer: _Layer) 
     if layer.config.mode == "scale":
         down = layout.projection("down")
         if down is None:
-            raise _refused("The model's MLP has no down projection.")
+            raise refused("The model's MLP has no down projection.")
         indices = np.array(layer.removed, dtype=np.int64)
         edit = Scale(down.neuron_axis, indices, layer.config.scale_factor)
         return {layer.names.weight(layer.number, down): edit}
@@ -159,23 +159,5 @@ def layout_of(
     findings = check_mlps(facts, resizes=resizes)
     layout = find_layout(facts.model_type)
     if findings or layout is None:
-        raise _refused(findings[0].message if findings else "The family is not supported.")
+        raise refused(findings[0].message if findings else "The family is not supported.")
     return layout, layout.dimensions(facts.config), layout.tensor_names(facts.tensors)
-
-
-def _require_valid(removed: Mapping[int, Sequence[int]], dimensions: MlpDimensions) -> None:
-    for layer, neurons in removed.items():
-        distinct = set(neurons)
-        inside = all(0 <= neuron < dimensions.neurons for neuron in distinct)
-        if not 0 <= layer < dimensions.layers or not inside or len(distinct) != len(neurons):
-            raise _refused(f"The neurons named for layer {layer} do not exist or repeat.")
-        if len(distinct) >= dimensions.neurons:
-            raise _refused(f"Layer {layer} would lose all of its neurons.")
-
-
-def _refused(message: str) -> JobFailure:
-    return JobFailure(
-        code=JobErrorCode.CONFIG_INVALID,
-        message=message,
-        hint="Submit the job again; if this comes back, check the model's files.",
-    )

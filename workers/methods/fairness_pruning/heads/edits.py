@@ -19,7 +19,7 @@ from app.domain.attention import (
     read_attention,
     removal_obstacle,
 )
-from app.domain.errors import JobErrorCode, JobFailure
+from workers.methods.fairness_pruning.selecting.removable import refused, require_removable
 from workers.models.streaming import ZERO, Edit, Gather, Indices
 from workers.models.tensor_files import CheckpointFiles
 
@@ -62,8 +62,9 @@ def plan_head_edits(checkpoint: CheckpointFiles, removal: HeadRemoval) -> HeadEd
     try:
         attention = read_attention(facts)
     except ValueError as exc:
-        raise _refused(f"{exc}") from exc
-    _require_valid(removal.removed, attention)
+        raise refused(f"{exc}") from exc
+    shape = attention.shape
+    require_removable(removal.removed, units="heads", layers=shape.layers, width=shape.heads)
     present = frozenset(facts.tensors)
     touched = {layer: sorted(heads) for layer, heads in sorted(removal.removed.items()) if heads}
     edits: dict[str, Edit] = {}
@@ -73,7 +74,7 @@ def plan_head_edits(checkpoint: CheckpointFiles, removal: HeadRemoval) -> HeadEd
         return HeadEdits(edits, {})
     obstacle = removal_obstacle(facts, attention) or _uneven(touched, attention)
     if obstacle is not None:
-        raise _refused(f"Heads cannot be removed: {obstacle}.")
+        raise refused(f"Heads cannot be removed: {obstacle}.")
     for layer, heads in touched.items():
         edits |= _shortened(attention, layer, heads, present)
     return HeadEdits(edits, _fields_after(attention, len(touched[0])))
@@ -127,22 +128,3 @@ def _uneven(touched: Mapping[int, list[int]], attention: Attention) -> str | Non
     if any(len(shape.groups_of(h)) * shape.group_size != len(h) for h in touched.values()):
         return "some of the heads share their key-value head with heads that stay"
     return kept_heads_obstacle(attention, shape.heads - counts.pop())
-
-
-def _require_valid(removed: Mapping[int, Sequence[int]], attention: Attention) -> None:
-    shape = attention.shape
-    for layer, heads in removed.items():
-        distinct = set(heads)
-        inside = all(0 <= head < shape.heads for head in distinct)
-        if not 0 <= layer < shape.layers or not inside or len(distinct) != len(heads):
-            raise _refused(f"The heads named for layer {layer} do not exist or repeat.")
-        if len(distinct) >= shape.heads:
-            raise _refused(f"Layer {layer} would lose all of its heads.")
-
-
-def _refused(message: str) -> JobFailure:
-    return JobFailure(
-        code=JobErrorCode.CONFIG_INVALID,
-        message=message,
-        hint="Submit the job again; if this comes back, check the model's files.",
-    )
