@@ -14,6 +14,9 @@ class Scope(StrEnum):
     JOBS_PRIORITY = "jobs:priority"
     ARTIFACTS_READ = "artifacts:read"
     KEYS_MANAGE = "keys:manage"
+    SECRETS_MANAGE = "secrets:manage"
+    AUDIT_READ = "audit:read"
+    ADMIN = "admin"
     PROFILE_READ = "profile:read"
 
 

@@ -12,11 +12,18 @@ from app.db.tables.jobs import (
 )
 from app.db.tables.models import Blob, Model, ModelFile, ModelVersion
 from app.db.tables.operations import OutboxMessage, Worker
-from app.db.tables.projects import ApiKey, IdempotencyKey, Project
+from app.db.tables.projects import (
+    ApiKey,
+    AuditEntry,
+    IdempotencyKey,
+    Project,
+    ProjectSecret,
+)
 
 __all__ = [
     "ApiKey",
     "Artifact",
+    "AuditEntry",
     "Blob",
     "EvaluationResult",
     "IdempotencyKey",
@@ -31,5 +38,6 @@ __all__ = [
     "ModelVersion",
     "OutboxMessage",
     "Project",
+    "ProjectSecret",
     "Worker",
 ]

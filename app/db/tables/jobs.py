@@ -211,6 +211,7 @@ class Artifact(Versioned, ProjectScoped, Base):
         sa.ForeignKeyConstraint(["project_id", "job_id"], ["jobs.project_id", "jobs.id"]),
         sa.ForeignKeyConstraint(["project_id", "sha256"], ["blobs.project_id", "blobs.sha256"]),
         sa.UniqueConstraint("job_id", "name"),
+        sa.Index(None, "project_id", "sha256"),
     )
 
     job_id: Mapped[UUID] = mapped_column(sa.Uuid)
@@ -234,6 +235,8 @@ class JobCheckpoint(Identified, ProjectScoped, Base):
             ["project_id", "state_sha256"], ["blobs.project_id", "blobs.sha256"]
         ),
         sa.Index(None, "job_id", "phase", "step"),
+        sa.Index(None, "project_id", "state_sha256"),
+        sa.Index(None, "project_id", "arrays_sha256"),
         sa.CheckConstraint(one_of("phase", Phase), name="phase"),
     )
 

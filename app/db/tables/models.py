@@ -61,6 +61,7 @@ class ModelFile(Base):
     """One file of a version, held by a blob."""
 
     __tablename__ = "model_files"
+    __table_args__ = (sa.Index(None, "blob_sha256"),)
 
     model_version_id: Mapped[UUID] = mapped_column(
         sa.ForeignKey("model_versions.id"), primary_key=True
@@ -77,6 +78,7 @@ class Blob(ProjectScoped, Base):
     __table_args__ = (
         sa.PrimaryKeyConstraint("project_id", "sha256"),
         sa.CheckConstraint("state IN ('stored', 'deleting')", name="state"),
+        sa.Index(None, "last_referenced_at"),
     )
 
     sha256: Mapped[str] = mapped_column(Sha256Hex)

@@ -55,5 +55,6 @@ class Worker(Identified, Base):
     disk_low: Mapped[bool] = mapped_column(sa.Boolean, server_default=sa.false())
     versions: Mapped[dict[str, Any]] = mapped_column(JsonDocument)
     state: Mapped[str] = mapped_column(sa.String(STATUS_LENGTH))
+    drain_requested: Mapped[bool] = mapped_column(sa.Boolean, server_default=sa.false())
     current_job_id: Mapped[UUID | None] = mapped_column(sa.Uuid)
     last_seen_at: Mapped[datetime] = mapped_column(UtcTime)

@@ -1,4 +1,4 @@
-"""Projects, keys and repeated requests."""
+"""Projects, with their keys, secrets, audit log and repeated requests."""
 
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,9 @@ class Project(Versioned, Base):
     max_running: Mapped[int] = mapped_column(sa.Integer, server_default="16")
     max_queued: Mapped[int] = mapped_column(sa.Integer, server_default="100")
     suspended: Mapped[bool] = mapped_column(sa.Boolean, server_default=sa.false())
+    max_storage_bytes: Mapped[int | None] = mapped_column(sa.BigInteger)
+    max_gpu_s_per_day: Mapped[int | None] = mapped_column(sa.Integer)
+    retention_days: Mapped[int] = mapped_column(sa.Integer, server_default="90")
 
 
 class ApiKey(Identified, ProjectScoped, Base):
@@ -37,6 +40,31 @@ class ApiKey(Identified, ProjectScoped, Base):
     expires_at: Mapped[datetime | None] = mapped_column(UtcTime)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcTime)
     last_used_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    replaced_by_id: Mapped[UUID | None] = mapped_column(sa.Uuid)
+
+
+class ProjectSecret(Versioned, ProjectScoped, Base):
+    """A secret of a project, encrypted under the service's secret key."""
+
+    __tablename__ = "project_secrets"
+    __table_args__ = (sa.UniqueConstraint("project_id", "name"),)
+
+    name: Mapped[str] = mapped_column(sa.String(63))
+    ciphertext: Mapped[str] = mapped_column(sa.Text)
+
+
+class AuditEntry(Identified, ProjectScoped, Base):
+    """Who did what to what, written in the transaction that did it. Never changed afterwards."""
+
+    __tablename__ = "audit_log"
+    __table_args__ = (sa.Index(None, "project_id", "id"),)
+
+    actor: Mapped[str] = mapped_column(sa.String(100))
+    key_id: Mapped[UUID | None] = mapped_column(sa.Uuid)
+    action: Mapped[str] = mapped_column(sa.String(64))
+    target: Mapped[str | None] = mapped_column(sa.String(200))
+    request_id: Mapped[str | None] = mapped_column(sa.String(128))
+    details: Mapped[dict[str, Any]] = mapped_column(JsonDocument)
 
 
 class IdempotencyKey(Identified, ProjectScoped, Base):

@@ -1,0 +1,104 @@
+"""Limits of a project, its secrets, the audit log, and the indexes that retention looks through.
+
+Revision ID: 0002
+Revises: 0001
+"""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+JSON = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
+TIME = sa.DateTime(timezone=True).with_variant(sa.String(27), "sqlite")
+
+INDEXES = {
+    "artifacts": (("project_id", "sha256"),),
+    "blobs": (("last_referenced_at",),),
+    "checkpoints": (("project_id", "state_sha256"), ("project_id", "arrays_sha256")),
+    "model_files": (("blob_sha256",),),
+}
+
+
+def upgrade() -> None:
+    """Add columns, tables and indexes; nothing is moved."""
+    with op.batch_alter_table("projects", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("max_storage_bytes", sa.BigInteger(), nullable=True))
+        batch_op.add_column(sa.Column("max_gpu_s_per_day", sa.Integer(), nullable=True))
+        batch_op.add_column(
+            sa.Column("retention_days", sa.Integer(), server_default="90", nullable=False)
+        )
+    with op.batch_alter_table("workers", schema=None) as batch_op:
+        batch_op.add_column(
+            sa.Column("drain_requested", sa.Boolean(), server_default=sa.false(), nullable=False)
+        )
+    with op.batch_alter_table("api_keys", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("replaced_by_id", sa.Uuid(), nullable=True))
+    _create_audit_log()
+    _create_project_secrets()
+    for table, indexes in INDEXES.items():
+        for columns in indexes:
+            op.create_index(_index_name(table, columns), table, list(columns), unique=False)
+
+
+def downgrade() -> None:
+    """Take all of it away again."""
+    for table, indexes in INDEXES.items():
+        for columns in indexes:
+            op.drop_index(_index_name(table, columns), table_name=table)
+    op.drop_table("project_secrets")
+    op.drop_table("audit_log")
+    with op.batch_alter_table("api_keys", schema=None) as batch_op:
+        batch_op.drop_column("replaced_by_id")
+    with op.batch_alter_table("workers", schema=None) as batch_op:
+        batch_op.drop_column("drain_requested")
+    with op.batch_alter_table("projects", schema=None) as batch_op:
+        batch_op.drop_column("retention_days")
+        batch_op.drop_column("max_gpu_s_per_day")
+        batch_op.drop_column("max_storage_bytes")
+
+
+def _index_name(table: str, columns: tuple[str, ...]) -> str:
+    return f"ix_{table}_{'_'.join(columns)}"
+
+
+def _create_audit_log() -> None:
+    op.create_table(
+        "audit_log",
+        sa.Column("actor", sa.String(length=100), nullable=False),
+        sa.Column("key_id", sa.Uuid(), nullable=True),
+        sa.Column("action", sa.String(length=64), nullable=False),
+        sa.Column("target", sa.String(length=200), nullable=True),
+        sa.Column("request_id", sa.String(length=128), nullable=True),
+        sa.Column("details", JSON, nullable=False),
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["project_id"], ["projects.id"], name=op.f("fk_audit_log_project_id_projects")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_log")),
+    )
+    op.create_index(op.f("ix_audit_log_project_id_id"), "audit_log", ["project_id", "id"])
+
+
+def _create_project_secrets() -> None:
+    op.create_table(
+        "project_secrets",
+        sa.Column("name", sa.String(length=63), nullable=False),
+        sa.Column("ciphertext", sa.Text(), nullable=False),
+        sa.Column("updated_at", TIME, nullable=False),
+        sa.Column("version", sa.Integer(), server_default="1", nullable=False),
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["project_id"], ["projects.id"], name=op.f("fk_project_secrets_project_id_projects")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_project_secrets")),
+        sa.UniqueConstraint("project_id", "name", name=op.f("uq_project_secrets_project_id_name")),
+    )
