@@ -37,7 +37,9 @@ class Caller:
 
     def uow(self, *, write: bool = False) -> AbstractContextManager[UnitOfWork]:
         """Open the transaction of this request."""
-        return unit_of_work(self.context.database, self.principal, write=write)
+        return unit_of_work(
+            self.context.database, self.principal, write=write, request_id=self.request_id
+        )
 
 
 class RequireScope:
@@ -73,6 +75,8 @@ JobsReader = Annotated[Caller, Depends(RequireScope(Scope.JOBS_READ))]
 JobsWriter = Annotated[Caller, Depends(RequireScope(Scope.JOBS_WRITE))]
 ArtifactsReader = Annotated[Caller, Depends(RequireScope(Scope.ARTIFACTS_READ))]
 KeysManager = Annotated[Caller, Depends(RequireScope(Scope.KEYS_MANAGE))]
+SecretsManager = Annotated[Caller, Depends(RequireScope(Scope.SECRETS_MANAGE))]
+AuditReader = Annotated[Caller, Depends(RequireScope(Scope.AUDIT_READ))]
 AnyCaller = Annotated[Caller, Depends(RequireScope(Scope.PROFILE_READ))]
 
 

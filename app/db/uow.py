@@ -9,6 +9,7 @@ from functools import cached_property
 from sqlalchemy.orm import Session
 
 from app.db.repositories.artifacts import ArtifactRepository
+from app.db.repositories.audit import AuditRepository
 from app.db.repositories.idempotency import IdempotencyRepository
 from app.db.repositories.job_records import JobRecordRepository
 from app.db.repositories.jobs import JobRepository
@@ -26,6 +27,7 @@ class UnitOfWork:
     database: Database
     session: Session
     principal: Principal
+    request_id: str | None = None
 
     @cached_property
     def now(self) -> datetime:
@@ -58,6 +60,11 @@ class UnitOfWork:
         return KeyRepository(self.session, self.principal.project_id)
 
     @cached_property
+    def audit(self) -> AuditRepository:
+        """Audit log of the project; entries are written by `app.services.audit.record`."""
+        return AuditRepository(self.session, self.principal.project_id)
+
+    @cached_property
     def idempotency(self) -> IdempotencyRepository:
         """Stored answers of the project."""
         return IdempotencyRepository(self.session, self.principal.project_id)
@@ -69,13 +76,19 @@ class UnitOfWork:
 
 
 def unit_of_work(
-    database: Database, principal: Principal, *, write: bool = False
+    database: Database,
+    principal: Principal,
+    *,
+    write: bool = False,
+    request_id: str | None = None,
 ) -> AbstractContextManager[UnitOfWork]:
     """Open one transaction: committed once at the end when `write`, else rolled back."""
-    return _unit_of_work(database, principal, write=write)
+    return _unit_of_work(database, principal, write=write, request_id=request_id)
 
 
 @contextmanager
-def _unit_of_work(database: Database, principal: Principal, *, write: bool) -> Iterator[UnitOfWork]:
+def _unit_of_work(
+    database: Database, principal: Principal, *, write: bool, request_id: str | None
+) -> Iterator[UnitOfWork]:
     with database.write() if write else database.read() as session:
-        yield UnitOfWork(database, session, principal)
+        yield UnitOfWork(database, session, principal, request_id)

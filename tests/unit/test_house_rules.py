@@ -37,6 +37,7 @@ OVER_ALL_PROJECTS = {
     "keys.py": {"find_key", "note_key_use"},
     "projects.py": {"count_waiting_of_all", "find_project", "add_project"},
     "artifacts.py": {"find_artifact"},
+    "audit.py": {"page_of_all"},
 }
 # Dispatch, attempts (whose project is that of the job they hold under a fence), and monitoring.
 SERVICE_WIDE = {"execution.py", "outputs.py", "operations.py"}
