@@ -18,10 +18,13 @@ TIME = sa.DateTime(timezone=True).with_variant(sa.String(27), "sqlite")
 
 INDEXES = {
     "artifacts": (("project_id", "sha256"),),
-    "blobs": (("last_referenced_at",),),
+    "blobs": (("last_referenced_at",), ("project_id", "state", "size_bytes")),
     "checkpoints": (("project_id", "state_sha256"), ("project_id", "arrays_sha256")),
     "model_files": (("blob_sha256",),),
+    "jobs": (("project_id", "finished_at"),),
+    "job_attempts": (("project_id", "ended_at"),),
 }
+LIVE = sa.text("deleted_at IS NULL")
 
 
 def upgrade() -> None:
@@ -38,8 +41,17 @@ def upgrade() -> None:
         )
     with op.batch_alter_table("api_keys", schema=None) as batch_op:
         batch_op.add_column(sa.Column("replaced_by_id", sa.Uuid(), nullable=True))
+    with op.batch_alter_table("job_attempts", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("device", sa.String(length=64), nullable=True))
     _create_audit_log()
     _create_project_secrets()
+    op.create_index(
+        "ix_jobs_counts",
+        "jobs",
+        ["status", "device_class"],
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
+    )
     for table, indexes in INDEXES.items():
         for columns in indexes:
             op.create_index(_index_name(table, columns), table, list(columns), unique=False)
@@ -50,8 +62,11 @@ def downgrade() -> None:
     for table, indexes in INDEXES.items():
         for columns in indexes:
             op.drop_index(_index_name(table, columns), table_name=table)
+    op.drop_index("ix_jobs_counts", table_name="jobs")
     op.drop_table("project_secrets")
     op.drop_table("audit_log")
+    with op.batch_alter_table("job_attempts", schema=None) as batch_op:
+        batch_op.drop_column("device")
     with op.batch_alter_table("api_keys", schema=None) as batch_op:
         batch_op.drop_column("replaced_by_id")
     with op.batch_alter_table("workers", schema=None) as batch_op:

@@ -53,6 +53,11 @@ class Job(Versioned, ProjectScoped, Base):
             postgresql_where=_LIVE,
         ),
         sa.Index("ix_jobs_status", "project_id", "status", "id"),
+        # Monitoring counts by these two at every scrape, without reading a row.
+        sa.Index(
+            "ix_jobs_counts", "status", "device_class", sqlite_where=_LIVE, postgresql_where=_LIVE
+        ),
+        sa.Index(None, "project_id", "finished_at"),
     )
 
     kind: Mapped[str] = mapped_column(sa.String(STATUS_LENGTH))
@@ -108,6 +113,7 @@ class JobAttempt(Identified, ProjectScoped, Base):
         sa.UniqueConstraint("job_id", "fence"),
         sa.CheckConstraint(one_of("outcome", AttemptOutcome), name="outcome"),
         sa.CheckConstraint("(outcome IS NULL) = (ended_at IS NULL)", name="ended"),
+        sa.Index(None, "project_id", "ended_at"),
     )
 
     job_id: Mapped[UUID] = mapped_column(sa.Uuid)
@@ -116,6 +122,7 @@ class JobAttempt(Identified, ProjectScoped, Base):
     worker_id: Mapped[UUID | None] = mapped_column(sa.Uuid)
     host: Mapped[str] = mapped_column(sa.String(255))
     pid: Mapped[int] = mapped_column(sa.Integer)
+    device: Mapped[str | None] = mapped_column(sa.String(64))
     started_at: Mapped[datetime] = mapped_column(UtcTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
     outcome: Mapped[str | None] = mapped_column(sa.String(STATUS_LENGTH))

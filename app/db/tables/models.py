@@ -79,6 +79,8 @@ class Blob(ProjectScoped, Base):
         sa.PrimaryKeyConstraint("project_id", "sha256"),
         sa.CheckConstraint("state IN ('stored', 'deleting')", name="state"),
         sa.Index(None, "last_referenced_at"),
+        # What a project holds is summed from the index alone.
+        sa.Index(None, "project_id", "state", "size_bytes"),
     )
 
     sha256: Mapped[str] = mapped_column(Sha256Hex)
