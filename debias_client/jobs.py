@@ -108,6 +108,17 @@ class Jobs:
         body = {"keep_checkpoint": keep_checkpoint}
         return self._send(Call("POST", f"{_path(job_id)}/cancel", repeatable=True, body=body))
 
+    def pause(self, job_id: str) -> Job:
+        """Ask a running job to keep a checkpoint and free its device. Doing so twice is no error.
+
+        A method that keeps no checkpoints refuses. `wait` goes on waiting over a pause.
+        """
+        return self._send(Call("POST", f"{_path(job_id)}/pause", repeatable=True))
+
+    def resume(self, job_id: str) -> Job:
+        """Let a paused job go on from its checkpoint. Doing so twice is no error."""
+        return self._send(Call("POST", f"{_path(job_id)}/resume", repeatable=True))
+
     def retry(
         self, job_id: str, *, start_from: Literal["checkpoint", "start"] | None = None
     ) -> Job:

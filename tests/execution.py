@@ -1,7 +1,8 @@
 """Jobs, workers and attempts for tests of dispatch and execution, without Celery or HTTP."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,12 +16,14 @@ from app.db.repositories.execution import Claim, WorkerIdentity, claim_job, disp
 from app.db.session import Database
 from app.db.tables import Job, JobAttempt, JobEvent, Worker
 from app.db.transition import create_job
+from app.db.uow import UnitOfWork, unit_of_work
 from app.dispatch.broker import BrokerUnavailable
 from app.dispatch.timing import Timing
 from app.domain.clock import unix_ms
 from app.domain.ids import new_id
 from app.domain.sources import PathSource
 from app.domain.specs import ResolvedOutputs, ResolvedResources, ResolvedSpec
+from app.security.scopes import GRANTABLE, Principal
 from app.services.model_intake import IntakeSettings, inspect_source
 from app.storage.objects import ObjectStore, open_store
 from workers.attempt.run import Attempt
@@ -180,6 +183,14 @@ def read_events(database: Database, job_id: UUID) -> list[JobEvent]:
     with database.read() as session:
         statement = sa.select(JobEvent).where(JobEvent.job_id == job_id)
         return list(session.execute(statement.order_by(JobEvent.seq)).scalars())
+
+
+@contextmanager
+def as_client(database: Database, project_id: UUID) -> Iterator[UnitOfWork]:
+    """Change jobs of a project as its API does, in one transaction."""
+    principal = Principal(project_id, None, frozenset(GRANTABLE))
+    with unit_of_work(database, principal, write=True) as u:
+        yield u
 
 
 class ProcessEnded(BaseException):

@@ -158,6 +158,7 @@ ESTIMATE: dict[str, Any] = {
         "peak_gpu_bytes": 0,
         "peak_host_bytes": 2795503616,
         "disk_bytes": 1611863040,
+        "output_bytes": 269060608,
         "duration_s": None,
         "basis": "formula",
         "gpu_s": None,
@@ -186,6 +187,8 @@ RESPONSES: dict[str, tuple[str, Any]] = {
     "getJob": ("200", JOB),
     "updateJob": ("200", JOB),
     "cancelJob": ("200", {**JOB, "status": "cancelled", "finished_at": MOMENT}),
+    "pauseJob": ("202", {**JOB, "status": "running", "stop_requested": "pause"}),
+    "resumeJob": ("202", JOB),
     "retryJob": ("202", JOB),
     "listAttempts": (
         "200",

@@ -60,7 +60,7 @@ class PhaseBars:
             self._advance(data)
         elif kind == "job.warning":
             self._console.print(f"[yellow]warning[/yellow] {data.get('message', '')}")
-        elif kind in ("job.retry_scheduled", "job.cancelling"):
+        elif kind in ("job.retry_scheduled", "job.cancelling", "job.paused", "job.resumed"):
             self._console.print(f"{kind.removeprefix('job.')}: {data}")
         elif kind in ("job.succeeded", "job.failed", "job.cancelled"):
             self._finish()

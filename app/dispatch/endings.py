@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db.repositories.outputs import drop_points
 from app.db.tables import Job, JobAttempt
 from app.db.transition import transition
 from app.dispatch.timing import Timing
@@ -79,6 +80,8 @@ class EndingWriter:
         close_attempt(
             session, job, outcome=ending.outcome, now=now, columns=columns | ending.measured
         )
+        if fate.status is JobStatus.CANCELLED and not job.keep_checkpoint:
+            drop_points(session, job, keep_steps=0, now=now)
         return fate.status
 
     def _fate(self, session: Session, job: Job, ending: Ending) -> Fate:
@@ -100,6 +103,8 @@ class EndingWriter:
         self, fate: Fate, ending: Ending, error: dict[str, Any] | None, now: datetime
     ) -> dict[str, Any]:
         values: dict[str, Any] = {"failures": fate.failures, "progress": None}
+        if fate.status in (JobStatus.PAUSED, JobStatus.FAILED):
+            values["stop_requested"] = None  # done, or nothing left to pause
         if fate.status is JobStatus.QUEUED:
             values["run_after"] = now + timedelta(seconds=self._delay_s(fate, ending))
         if fate.status is not JobStatus.CANCELLED:

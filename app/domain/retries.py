@@ -9,12 +9,7 @@ from app.domain.states import AttemptOutcome, JobStatus, StopReason
 # of kill and redelivery are a known failure of queues that count per message.
 HOST_OOM_BUDGET = 2
 
-_STATUS_OF = {
-    AttemptOutcome.CANCELLED: JobStatus.CANCELLED,
-    AttemptOutcome.DRAINED: JobStatus.QUEUED,
-    AttemptOutcome.RELEASED: JobStatus.QUEUED,
-    AttemptOutcome.PAUSED: JobStatus.PAUSED,
-}
+_GIVEN_BACK = frozenset({AttemptOutcome.PAUSED, AttemptOutcome.DRAINED, AttemptOutcome.RELEASED})
 _COUNTED = frozenset({AttemptOutcome.FAILED, AttemptOutcome.LOST})
 
 
@@ -41,14 +36,18 @@ def fate_after(
 ) -> Fate:
     """Decide what an attempt that did not succeed makes of its job.
 
-    A cancel wins over everything. Drained and released attempts go back to the queue and cost
-    nothing; failed and lost ones are repeated while they are retryable and attempts are left.
+    A cancel wins over everything. An attempt that gave its job back costs nothing: the job waits
+    in the queue, or paused where that is still wanted. Failed and lost ones are repeated while
+    they are retryable and attempts are left; a wanted pause then waits for the next attempt.
     """
     failures = budget.failures + (outcome in _COUNTED)
     if budget.stop_requested is StopReason.CANCEL:
         return Fate(JobStatus.CANCELLED, failures)
-    if outcome in _STATUS_OF:
-        return Fate(_STATUS_OF[outcome], failures)
+    if outcome in _GIVEN_BACK:
+        pausing = budget.stop_requested is StopReason.PAUSE
+        return Fate(JobStatus.PAUSED if pausing else JobStatus.QUEUED, failures)
+    if outcome is AttemptOutcome.CANCELLED:
+        return Fate(JobStatus.CANCELLED, failures)
     spent = failures >= budget.max_attempts
     if code is JobErrorCode.OOM_HOST:
         spent = spent or budget.host_oom_failures + 1 >= HOST_OOM_BUDGET

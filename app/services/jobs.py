@@ -1,16 +1,19 @@
-"""Jobs: create, read, change, cancel, try again, delete."""
+"""Jobs: create, read, change, pause, cancel, try again, delete."""
 
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from app.catalog.registry import MethodRegistry
 from app.db.events import append_event
 from app.db.repositories.jobs import JobFilters
+from app.db.repositories.outputs import drop_points
 from app.db.repositories.projects import count_waiting_of_all
 from app.db.tables import Job
 from app.db.transition import create_job as insert_job
 from app.db.transition import transition
 from app.db.uow import UnitOfWork
+from app.domain.audit import AuditAction
 from app.domain.errors import (
     InvalidState,
     NotFound,
@@ -18,9 +21,11 @@ from app.domain.errors import (
     QueueFull,
     QuotaExceeded,
 )
+from app.domain.ids import IdPrefix, format_id
 from app.domain.specs import ResolvedSpec
 from app.domain.states import TERMINAL, Actor, JobStatus, StopReason
 from app.schemas.jobs import JobPatch, RetryJobRequest, RetryResources
+from app.services.audit import record
 from app.services.job_plan import (
     JobPlan,
     check_priority,
@@ -31,6 +36,7 @@ from app.settings import Settings
 
 QUEUE_FULL_RETRY_S = 60
 CANCELLABLE_NOW = (JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PAUSED)
+UNDER_WAY = (JobStatus.QUEUED, JobStatus.RUNNING)
 RETRYABLE = (JobStatus.FAILED, JobStatus.CANCELLED)
 
 
@@ -60,6 +66,7 @@ def create_job(
     for warning in plan.warnings:
         data = {"message": warning}
         append_event(u.session, job.id, "job.warning", now=u.now, data=data, level="warning")
+    _audit(u, AuditAction.JOB_CREATED, job, kind=plan.spec.kind, method=plan.spec.method)
     return u.jobs.refresh(job)
 
 
@@ -102,7 +109,10 @@ def patch_job(
         check_priority(u.principal, values["priority"])
         if job.status != JobStatus.QUEUED:
             raise InvalidState(f"Only a queued job can change its priority; it is {job.status}.")
-    return u.jobs.change(job, values, now=u.now) if values else job
+    if not values:
+        return job
+    _audit(u, AuditAction.JOB_CHANGED, job, fields=sorted(values))
+    return u.jobs.change(job, values, now=u.now)
 
 
 def cancel_job(u: UnitOfWork, job_id: UUID, *, keep_checkpoint: bool) -> Job:
@@ -123,7 +133,47 @@ def cancel_job(u: UnitOfWork, job_id: UUID, *, keep_checkpoint: bool) -> Job:
         now=u.now,
         values={"stop_requested": StopReason.CANCEL, "keep_checkpoint": keep_checkpoint},
     )
+    if waiting and not keep_checkpoint:
+        drop_points(u.session, job, keep_steps=0, now=u.now)
+    _audit(u, AuditAction.JOB_CANCELLED, job, status=status)
     return u.jobs.refresh(job)
+
+
+def pause_job(u: UnitOfWork, job_id: UUID, methods: MethodRegistry) -> Job:
+    """Ask a running job to keep a checkpoint and give up its device; repeating it is no error."""
+    job = _locked(u, job_id, None)
+    if job.status == JobStatus.PAUSED or job.stop_requested == StopReason.PAUSE:
+        return job
+    if job.status != JobStatus.RUNNING:
+        raise InvalidState(f"Only a running job can be paused; it is {job.status}.")
+    method = methods.find(job.method, job.method_version)
+    if method is None or not method.supports_checkpoint:
+        raise InvalidState(
+            f"The method {job.method} keeps no checkpoints: paused, the job would lose its work. "
+            "Let it finish, or cancel it."
+        )
+    append_event(u.session, job_id, "job.pausing", now=u.now)
+    _audit(u, AuditAction.JOB_PAUSED, job)
+    return u.jobs.change(job, {"stop_requested": StopReason.PAUSE}, now=u.now)
+
+
+def resume_job(u: UnitOfWork, job_id: UUID, settings: Settings) -> Job:
+    """Queue a paused job again, or withdraw a pause that has not happened yet; repeatable."""
+    job = _locked(u, job_id, None)
+    status = JobStatus(job.status)
+    if status is JobStatus.PAUSED:
+        require_queue_room(u, settings)
+        values = {"run_after": u.now}
+        transition(u.session, job_id, status, JobStatus.QUEUED, Actor.API, now=u.now, values=values)
+        _audit(u, AuditAction.JOB_RESUMED, job)
+        return u.jobs.refresh(job)
+    if status not in UNDER_WAY:
+        raise InvalidState(f"Only a paused job can be resumed; it is {status}.")
+    if job.stop_requested is None:
+        return job
+    append_event(u.session, job_id, "job.resumed", now=u.now)
+    _audit(u, AuditAction.JOB_RESUMED, job)
+    return u.jobs.change(job, {"stop_requested": None}, now=u.now)
 
 
 def retry_job(u: UnitOfWork, job_id: UUID, request: RetryJobRequest, settings: Settings) -> Job:
@@ -146,6 +196,7 @@ def retry_job(u: UnitOfWork, job_id: UUID, request: RetryJobRequest, settings: S
     if request.resources is not None:
         values |= _with_resources(job, request.resources, settings)
     transition(u.session, job_id, status, JobStatus.QUEUED, Actor.API, now=u.now, values=values)
+    _audit(u, AuditAction.JOB_RETRIED, job, status=status)
     return u.jobs.refresh(job)
 
 
@@ -155,6 +206,7 @@ def delete_job(u: UnitOfWork, job_id: UUID, *, expected: frozenset[int] | None) 
     if JobStatus(job.status) not in TERMINAL:
         raise InvalidState(f"Cancel the job first: it is {job.status}.")
     u.jobs.change(job, {"deleted_at": u.now}, now=u.now)
+    _audit(u, AuditAction.JOB_DELETED, job, status=job.status)
 
 
 def _columns_of(plan: JobPlan) -> dict[str, Any]:
@@ -196,6 +248,10 @@ def _with_resources(job: Job, asked: RetryResources, settings: Settings) -> dict
         "device_class": resources.device_class,
         "max_runtime_s": resources.max_runtime_s,
     }
+
+
+def _audit(u: UnitOfWork, action: AuditAction, job: Job, **details: Any) -> None:
+    record(u, action, target=format_id(IdPrefix.JOB, job.id), details=details)
 
 
 def _locked(u: UnitOfWork, job_id: UUID, expected: frozenset[int] | None) -> Job:

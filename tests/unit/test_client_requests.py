@@ -208,6 +208,15 @@ def test_cancel_is_tried_again_because_it_may_be_repeated() -> None:
     assert json.loads(service.requests[1].content) == {"keep_checkpoint": True}
 
 
+@pytest.mark.parametrize("action", ["pause", "resume"])
+def test_pause_and_resume_are_tried_again_because_they_may_be_repeated(action: str) -> None:
+    service = ScriptedService([httpx.ReadError("lost"), json_answer(JOB, 202)])
+
+    getattr(service.client().jobs, action)("job_1")
+
+    assert service.requests[1].url.path == f"/v1/jobs/job_1/{action}"
+
+
 def test_retry_of_a_job_says_where_to_start() -> None:
     service = ScriptedService([json_answer(JOB, 202)])
 

@@ -66,3 +66,29 @@ def test_a_host_that_ran_out_of_memory_twice_is_not_tried_a_third_time() -> None
     )
 
     assert (first.status, second.status) == (JobStatus.QUEUED, JobStatus.FAILED)
+
+
+GIVEN_BACK = [AttemptOutcome.PAUSED, AttemptOutcome.DRAINED, AttemptOutcome.RELEASED]
+
+
+@pytest.mark.parametrize("outcome", GIVEN_BACK)
+def test_a_job_given_back_is_paused_where_that_is_wanted(outcome: AttemptOutcome) -> None:
+    wanted = budget(failures=2, stop_requested=StopReason.PAUSE)
+
+    fate = fate_after(outcome, wanted, code=None, retryable=True)
+
+    assert (fate.status, fate.failures) == (JobStatus.PAUSED, 2)
+
+
+def test_a_pause_that_was_withdrawn_puts_the_job_back_into_the_queue() -> None:
+    fate = fate_after(AttemptOutcome.PAUSED, budget(), code=None, retryable=True)
+
+    assert (fate.status, fate.failures) == (JobStatus.QUEUED, 0)
+
+
+def test_an_attempt_that_fails_before_it_could_pause_is_repeated_first() -> None:
+    wanted = budget(stop_requested=StopReason.PAUSE)
+
+    fate = fate_after(AttemptOutcome.LOST, wanted, code=JobErrorCode.WORKER_LOST, retryable=True)
+
+    assert (fate.status, fate.failures) == (JobStatus.QUEUED, 1)

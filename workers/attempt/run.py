@@ -10,10 +10,9 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app.db.repositories.execution import Claim
-from app.db.repositories.outputs import drop_points
 from app.db.tables import Job
 from app.dispatch.endings import Ending, EndingWriter
-from app.domain.states import Actor, AttemptOutcome, JobStatus, Phase
+from app.domain.states import Actor, AttemptOutcome, Phase
 from workers.attempt.journal import DatabaseUnreachable, Fenced, Journal
 from workers.attempt.log_shipping import LogShipper
 from workers.attempt.outcomes import ending_for_stop, failed
@@ -161,10 +160,7 @@ class Attempt:
         def write(session: Session, job: Job, now: datetime) -> None:
             if self._runner is not None:
                 job.usage = self._usage(0)
-            keep = job.keep_checkpoint
             status = self._endings.end(session, job, measured, by=Actor.WORKER, now=now)
-            if status is JobStatus.CANCELLED and not keep:
-                drop_points(session, job, keep_steps=0, now=now)
             log.info("attempt_ended", outcome=str(ending.outcome), becomes=str(status))
 
         self._journal.close(write)

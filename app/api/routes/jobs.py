@@ -1,4 +1,4 @@
-"""Jobs: create, read, change, cancel, try again, delete."""
+"""Jobs: create, read, change, pause, cancel, try again, delete."""
 
 from typing import Annotated, Any
 
@@ -29,6 +29,7 @@ from app.domain.errors import (
     PreconditionFailed,
     QueueFull,
     QuotaExceeded,
+    RequestTimeout,
     TooLarge,
     UnsafeModelFormat,
     UnsupportedMediaType,
@@ -55,7 +56,7 @@ from app.services.job_plan import JobPlan, plan_job, try_plan
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(accepts_json)])
 
 ACCEPTED_HEADERS = {"Retry-After": "2"}
-BODY_PROBLEMS = (UnsupportedMediaType, TooLarge)
+BODY_PROBLEMS = (UnsupportedMediaType, TooLarge, RequestTimeout)
 MODEL_PROBLEMS = (
     ConfigInvalid,
     MethodModelIncompatible,
@@ -219,6 +220,39 @@ def cancel_job(caller: JobsWriter, job_id: JobId, body: CancelRequest | None = N
         job = jobs.cancel_job(u, job_id, keep_checkpoint=keep)
         running = job.status == JobStatus.CANCELLING
         response = _tagged(job, job_body(u, job), status=202 if running else 200)
+    caller.runtime.nudge()
+    return response
+
+
+@router.post(
+    "/{job_id}/pause",
+    operation_id="pauseJob",
+    summary="Pause a job",
+    response_model=JobBody,
+    responses=problems(*BODY_PROBLEMS, NotFound, InvalidState)
+    | {202: {"model": JobBody, "description": "The job was asked to pause."}},
+)
+def pause_job(caller: JobsWriter, job_id: JobId) -> Response:
+    """Ask a running job to keep a checkpoint and free its device (202); repeatable."""
+    with caller.uow(write=True) as u:
+        job = jobs.pause_job(u, job_id, caller.context.methods)
+        paused = job.status == JobStatus.PAUSED
+        return _tagged(job, job_body(u, job), status=200 if paused else 202)
+
+
+@router.post(
+    "/{job_id}/resume",
+    status_code=202,
+    operation_id="resumeJob",
+    summary="Resume a job",
+    response_model=JobBody,
+    responses=problems(*BODY_PROBLEMS, NotFound, InvalidState, QuotaExceeded, QueueFull),
+)
+def resume_job(caller: JobsWriter, job_id: JobId) -> Response:
+    """Queue a paused job again, to go on from its checkpoint, or withdraw the wish; repeatable."""
+    with caller.uow(write=True) as u:
+        job = jobs.resume_job(u, job_id, caller.context.settings)
+        response = _tagged(job, job_body(u, job), status=202)
     caller.runtime.nudge()
     return response
 
