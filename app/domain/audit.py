@@ -19,6 +19,9 @@ class AuditAction(StrEnum):
     SECRET_SET = "secret.set"  # noqa: S105 - a name
     SECRET_DELETED = "secret.deleted"  # noqa: S105 - a name
     ARTIFACT_LINKED = "artifact.linked"
+    PROJECT_CREATED = "project.created"
+    PROJECT_CHANGED = "project.changed"
+    WORKER_DRAINED = "worker.drained"
 
 
 class AuditActor(StrEnum):

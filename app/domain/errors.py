@@ -78,6 +78,12 @@ class InsufficientScope(DebiasError):
     code, status, title = "insufficient_scope", 403, "Insufficient scope"
 
 
+class ProjectSuspended(DebiasError):
+    """The operator has suspended the project: it can be read, but starts no new jobs."""
+
+    code, status, title = "project_suspended", 403, "Project suspended"
+
+
 class NotFound(DebiasError):
     """No such resource in this project. A resource of another project looks just the same."""
 
@@ -94,6 +100,12 @@ class NotAcceptable(DebiasError):
     """The `Accept` header excludes every representation of this resource."""
 
     code, status, title = "not_acceptable", 406, "Not acceptable"
+
+
+class RequestTimeout(DebiasError):
+    """The request arrived too slowly; the connection is closed. Send it again in one go."""
+
+    code, status, title = "request_timeout", 408, "Request timeout"
 
 
 class InvalidState(DebiasError):
@@ -180,6 +192,12 @@ class UriNotAllowed(DebiasError):
     code, status, title = "uri_not_allowed", 422, "Source not allowed"
 
 
+class SecretUnreadable(DebiasError):
+    """A secret of the project cannot be decrypted any more. Set it again."""
+
+    code, status, title = "secret_unreadable", 422, "Secret unreadable"
+
+
 class IdempotencyKeyReused(DebiasError):
     """The same `Idempotency-Key` was used before with another body or route."""
 
@@ -242,6 +260,10 @@ class JobErrorCode(StrEnum):
         "The model that was there at POST is gone, or is no longer allowed.",
     )
     MODEL_GATED = "model_gated", "The hub no longer lets the service's token read the model."
+    SECRET_UNREADABLE = (
+        "secret_unreadable",
+        "The project's hub token cannot be decrypted: the service's secret key was changed.",
+    )
     MODEL_CHANGED = (
         "model_changed",
         "The bytes of the model are not those that were checked at POST.",
@@ -268,6 +290,10 @@ class JobErrorCode(StrEnum):
         "A value that must be finite is not: an activation, a weight or a metric.",
     )
     RELOAD_FAILED = "reload_failed", "The edited checkpoint does not load; it is not kept."
+    QUOTA_EXCEEDED = (
+        "quota_exceeded",
+        "What the job made does not fit into the storage quota of its project.",
+    )
     UPLOAD_FAILED = "upload_failed", "The outputs could not be stored."
     DEPENDENCY_FAILED = "dependency_failed", "The model hub or the store did not answer."
     INTERNAL = "internal", "A defect of the service; the job's log has the traceback."

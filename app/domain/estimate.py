@@ -26,16 +26,21 @@ class Workload:
     dtype: str
     trains: bool
     kept_checkpoints: int
+    models_written: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Peak memory and disk of one attempt. Times are unknown until jobs like it have run."""
+    """Peak memory and disk of one attempt, and what is kept of it.
+
+    Times are unknown until jobs like it have run.
+    """
 
     device_class: str
     peak_gpu_bytes: int
     peak_host_bytes: int
     disk_bytes: int
+    output_bytes: int
 
     def as_json(self) -> dict[str, object]:
         """Write the estimate as the API shows it."""
@@ -44,6 +49,7 @@ class Estimate:
             "peak_gpu_bytes": self.peak_gpu_bytes,
             "peak_host_bytes": self.peak_host_bytes,
             "disk_bytes": self.disk_bytes,
+            "output_bytes": self.output_bytes,
             "duration_s": None,
             "basis": "formula",
             "gpu_s": None,
@@ -70,6 +76,7 @@ def estimate(work: Workload) -> Estimate:
         peak_gpu_bytes=needed + CUDA_CONTEXT_BYTES if on_gpu else 0,
         peak_host_bytes=host if on_gpu else host + needed,
         disk_bytes=(2 + work.kept_checkpoints) * checkpoint + DISK_BASE_BYTES,
+        output_bytes=(work.models_written + work.kept_checkpoints) * checkpoint,
     )
 
 

@@ -28,6 +28,9 @@ EVERY_KEY = frozenset({Scope.PROFILE_READ})
 GRANTABLE = ALL_SCOPES - EVERY_KEY
 """Scopes that a key is given one by one."""
 
+TENANT = GRANTABLE - {Scope.ADMIN}
+"""Scopes inside one project: what the key of a tenant, or one made without a choice, gets."""
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:

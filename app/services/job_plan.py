@@ -95,6 +95,7 @@ def plan_job(context: ServiceContext, principal: Principal, request: JobRequest)
         dtype=request.resources.dtype,
         trains=method.requires_training,
         kept_checkpoints=request.outputs.keep_checkpoints,
+        models_written=len(request.outputs.formats) if resolved.writes_model else 0,
     )
     warnings = (
         *inspected.warnings,

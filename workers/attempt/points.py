@@ -17,7 +17,6 @@ from app.db.repositories.outputs import (
     drop_old_steps,
     insert_point,
     live_points,
-    record_blobs,
 )
 from app.db.tables import Blob, Job, JobCheckpoint
 from app.domain.errors import DebiasError
@@ -25,6 +24,7 @@ from app.domain.states import Phase
 from app.storage.blobs import BlobRef
 from workers.attempt.journal import Journal
 from workers.attempt.patient_store import PatientStore
+from workers.attempt.storage_quota import hold_blobs, require_room
 from workers.runtime.checkpoints import PointFiles, read_point, write_point
 from workers.runtime.context import Arrays, Checkpoint, PhaseOutput
 
@@ -94,6 +94,8 @@ class PointStore:
     ) -> None:
         self._written += 1
         files = write_point(self._folder / f"out-{self._written}", arrays, state)
+        written = [path for path in (files.state, files.arrays) if path is not None]
+        require_room(self._journal, self._claim, written)
         name = f"{phase} checkpoint"
         stored_state = self._storage.keep(files.state, name)
         stored_arrays = self._storage.keep(files.arrays, name) if files.arrays else None
@@ -101,7 +103,7 @@ class PointStore:
         point = NewPoint(phase, step, stored_state, stored_arrays, self._engine_version)
 
         def insert(session: Session, job: Job, now: datetime) -> None:
-            record_blobs(session, job.project_id, blobs, now=now)
+            hold_blobs(session, job, blobs, now=now)
             insert_point(session, job, point, now=now)
             if also is not None:
                 also(session, job, now)

@@ -18,7 +18,6 @@ from app.db.repositories.outputs import (
     drop_points,
     insert_artifacts,
     insert_version,
-    record_blobs,
     replace_evaluations,
 )
 from app.db.tables import Job
@@ -32,6 +31,7 @@ from app.domain.states import Actor, AttemptOutcome, JobStatus
 from app.security.safetensors_check import read_header
 from workers.attempt.journal import Journal
 from workers.attempt.patient_store import PatientStore
+from workers.attempt.storage_quota import hold_blobs, require_room
 from workers.runtime.context import MethodResult, Stopped
 from workers.runtime.faults import crash_point
 from workers.runtime.results import (
@@ -74,6 +74,7 @@ class Publisher:
     ) -> list[NewArtifact]:
         """Store every file of the manifest. Files that the store has already cost one look."""
         listed = read_manifest(out_dir)
+        require_room(self._journal, self._claim, [path for _, path in listed])
         total = sum(file.size_bytes for file, _ in listed)
         done, artifacts = 0, []
         for file, path in listed:
@@ -94,13 +95,15 @@ class Publisher:
         ------
         CancelWins
             When somebody asked for a cancel in the meantime.
+        JobFailure
+            `quota_exceeded` when the project has no room for the files.
         """
         version = describe_version(publication.spec, artifacts, out_dir)
 
         def write(session: Session, job: Job, now: datetime) -> None:
             if job.status != JobStatus.RUNNING or job.stop_requested == "cancel":
                 raise CancelWins
-            record_blobs(session, job.project_id, [a.blob for a in artifacts], now=now)
+            hold_blobs(session, job, [a.blob for a in artifacts], now=now)
             insert_artifacts(session, job, artifacts, now=now)
             if version is not None:
                 insert_version(session, job, version, now=now)

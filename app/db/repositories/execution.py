@@ -11,12 +11,16 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import Job, JobAttempt, JobCheckpoint, Worker
+from app.db.repositories.projects import CPU_DEVICE
+from app.db.tables import Job, JobAttempt, JobCheckpoint, JobEvent, Worker
 from app.db.transition import transition
 from app.db.types import UtcTime
 from app.domain.clock import unix_ms
 from app.domain.ids import new_id
 from app.domain.states import LEASED, Actor, JobStatus, Phase
+
+# Code of the warning that a job has been paused for long.
+PAUSE_ENDS_SOON = "pause_ends_soon"
 
 # Any constant will do; all dispatchers of one database must use the same.
 _DISPATCH_LOCK = 0x6576656E68616E64
@@ -84,6 +88,15 @@ class Pulse:
     worker_state: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class PausedJob:
+    """A job that somebody paused, and may have forgotten."""
+
+    id: UUID
+    paused_at: datetime
+    warned: bool
+
+
 def lock_dispatch(session: Session) -> None:
     """Let one dispatcher at a time decide. On SQLite, BEGIN IMMEDIATE has done it already."""
     if session.get_bind().dialect.name == "postgresql":
@@ -111,12 +124,23 @@ def dispatch_next(session: Session, device_class: str, *, now: datetime) -> Disp
 def live_workers(session: Session, *, seen_since: datetime) -> list[tuple[list[str], bool]]:
     """List the live workers: the classes each serves, and whether it could take a job now."""
     busy = sa.exists().where(Job.worker_id == Worker.id, Job.status.in_(LEASED))
+    takes_jobs = ~Worker.disk_low & ~Worker.drain_requested
     rows = session.execute(
         sa.select(
-            Worker.classes, sa.and_(~busy, Worker.current_job_id.is_(None), ~Worker.disk_low)
+            Worker.classes, sa.and_(~busy, Worker.current_job_id.is_(None), takes_jobs)
         ).where(Worker.state == "ready", Worker.last_seen_at >= seen_since)
     )
     return [(list(classes), bool(idle)) for classes, idle in rows]
+
+
+def accelerator_classes(session: Session) -> set[str]:
+    """Name the device classes that workers with an accelerator serve."""
+    rows = session.execute(
+        sa.select(Worker.classes).where(
+            Worker.state.in_(("ready", "draining")), Worker.device != CPU_DEVICE
+        )
+    ).scalars()
+    return {name for classes in rows for name in classes}
 
 
 def count_dispatched(session: Session) -> dict[str, int]:
@@ -249,6 +273,42 @@ def lock_expired(session: Session, job_id: UUID, *, now: datetime) -> Job | None
     ).scalar_one_or_none()
 
 
+def pending_since_before(session: Session, moment: datetime) -> list[UUID]:
+    """List jobs that have waited for something else since before `moment`."""
+    waiting = sa.select(Job.id).where(Job.status == JobStatus.PENDING, Job.created_at < moment)
+    return list(session.execute(waiting).scalars())
+
+
+def paused_since_before(session: Session, moment: datetime) -> list[PausedJob]:
+    """List jobs that were paused before `moment`, and whether they were warned of their end."""
+    paused_at = (
+        sa.select(sa.func.max(JobEvent.at, type_=UtcTime))
+        .where(JobEvent.job_id == Job.id, JobEvent.type == "job.paused")
+        .scalar_subquery()
+    )
+    warned = sa.exists().where(
+        JobEvent.job_id == Job.id,
+        JobEvent.type == "job.warning",
+        JobEvent.data["code"].as_string() == PAUSE_ENDS_SOON,
+        JobEvent.at >= paused_at,
+    )
+    rows = session.execute(
+        sa.select(Job.id, paused_at, warned).where(
+            Job.status == JobStatus.PAUSED, paused_at < moment
+        )
+    )
+    return [PausedJob(*row) for row in rows]
+
+
+def lock_if(session: Session, job_id: UUID, status: JobStatus) -> Job | None:
+    """Lock a job that still has this status; None when it moved on or somebody else has it."""
+    return session.execute(
+        sa.select(Job)
+        .where(Job.id == job_id, Job.status == status)
+        .with_for_update(skip_locked=True)
+    ).scalar_one_or_none()
+
+
 def set_current_job(session: Session, worker_id: UUID, job_id: UUID) -> None:
     """Note what the worker does: it is no free slot until its next child is ready."""
     session.execute(sa.update(Worker).where(Worker.id == worker_id).values(current_job_id=job_id))
@@ -295,6 +355,9 @@ def _insert_attempt(session: Session, job: Job, worker: WorkerIdentity, now: dat
             worker_id=worker.id,
             host=worker.host,
             pid=worker.pid,
+            device=session.execute(
+                sa.select(Worker.device).where(Worker.id == worker.id)
+            ).scalar_one_or_none(),
             started_at=now,
         )
     )
