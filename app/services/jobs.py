@@ -8,19 +8,12 @@ from app.catalog.registry import MethodRegistry
 from app.db.events import append_event
 from app.db.repositories.jobs import JobFilters
 from app.db.repositories.outputs import drop_points
-from app.db.repositories.projects import count_waiting_of_all
 from app.db.tables import Job
 from app.db.transition import create_job as insert_job
 from app.db.transition import transition
 from app.db.uow import UnitOfWork
 from app.domain.audit import AuditAction
-from app.domain.errors import (
-    InvalidState,
-    NotFound,
-    PreconditionFailed,
-    QueueFull,
-    QuotaExceeded,
-)
+from app.domain.errors import InvalidState, NotFound, PreconditionFailed
 from app.domain.ids import IdPrefix, format_id
 from app.domain.specs import ResolvedSpec
 from app.domain.states import TERMINAL, Actor, JobStatus, StopReason
@@ -32,9 +25,9 @@ from app.services.job_plan import (
     choose_device_class,
     choose_runtime,
 )
+from app.services.quotas import require_room
 from app.settings import Settings
 
-QUEUE_FULL_RETRY_S = 60
 CANCELLABLE_NOW = (JobStatus.PENDING, JobStatus.QUEUED, JobStatus.PAUSED)
 UNDER_WAY = (JobStatus.QUEUED, JobStatus.RUNNING)
 RETRYABLE = (JobStatus.FAILED, JobStatus.CANCELLED)
@@ -52,10 +45,15 @@ def create_job(
 
     Raises
     ------
-    QuotaExceeded, QueueFull
-        When the project or the service holds as many waiting jobs as it may.
+    ProjectSuspended, QuotaExceeded, QueueFull
+        When the project may start no jobs, or a limit of its own or of the service is reached.
     """
-    require_queue_room(u, settings)
+    require_room(
+        u,
+        settings,
+        device_class=plan.spec.resources.device_class,
+        output_bytes=plan.estimate.output_bytes,
+    )
     columns = _columns_of(plan) | {
         "project_id": u.principal.project_id,
         "created_by_key_id": u.principal.key_id,
@@ -68,23 +66,6 @@ def create_job(
         append_event(u.session, job.id, "job.warning", now=u.now, data=data, level="warning")
     _audit(u, AuditAction.JOB_CREATED, job, kind=plan.spec.kind, method=plan.spec.method)
     return u.jobs.refresh(job)
-
-
-def require_queue_room(u: UnitOfWork, settings: Settings) -> None:
-    """Refuse one more waiting job when a quota is used up; exact, since the project is locked."""
-    project = u.project.lock()
-    if u.project.count_waiting() >= project.max_queued:
-        raise QuotaExceeded(
-            f"The quota max_queued of this project is {project.max_queued} waiting jobs, and all "
-            "are there: wait until some have started, or cancel some.",
-            retry_after_s=QUEUE_FULL_RETRY_S,
-        )
-    if count_waiting_of_all(u.session) >= settings.max_queued_total:
-        raise QueueFull(
-            f"The service holds {settings.max_queued_total} waiting jobs, its limit: "
-            "send the request again later.",
-            retry_after_s=QUEUE_FULL_RETRY_S,
-        )
 
 
 def get_job(u: UnitOfWork, job_id: UUID) -> Job:
@@ -162,7 +143,7 @@ def resume_job(u: UnitOfWork, job_id: UUID, settings: Settings) -> Job:
     job = _locked(u, job_id, None)
     status = JobStatus(job.status)
     if status is JobStatus.PAUSED:
-        require_queue_room(u, settings)
+        _require_room_again(u, settings, job, device_class=job.device_class)
         values = {"run_after": u.now}
         transition(u.session, job_id, status, JobStatus.QUEUED, Actor.API, now=u.now, values=values)
         _audit(u, AuditAction.JOB_RESUMED, job)
@@ -182,7 +163,9 @@ def retry_job(u: UnitOfWork, job_id: UUID, request: RetryJobRequest, settings: S
     status = JobStatus(job.status)
     if status not in RETRYABLE:
         raise InvalidState(f"Only a failed or cancelled job can be tried again; it is {status}.")
-    require_queue_room(u, settings)
+    changes = _with_resources(job, request.resources, settings) if request.resources else {}
+    device_class = changes.get("device_class", job.device_class)
+    _require_room_again(u, settings, job, device_class=device_class)
     max_attempts = max(job.max_attempts, job.attempt + 1)
     values: dict[str, Any] = {
         "stop_requested": None,
@@ -192,9 +175,8 @@ def retry_job(u: UnitOfWork, job_id: UUID, request: RetryJobRequest, settings: S
         "failures": min(job.failures, max_attempts - 1),
         "run_after": u.now,
         "restart_from": request.from_,
+        **changes,
     }
-    if request.resources is not None:
-        values |= _with_resources(job, request.resources, settings)
     transition(u.session, job_id, status, JobStatus.QUEUED, Actor.API, now=u.now, values=values)
     _audit(u, AuditAction.JOB_RETRIED, job, status=status)
     return u.jobs.refresh(job)
@@ -207,6 +189,13 @@ def delete_job(u: UnitOfWork, job_id: UUID, *, expected: frozenset[int] | None) 
         raise InvalidState(f"Cancel the job first: it is {job.status}.")
     u.jobs.change(job, {"deleted_at": u.now}, now=u.now)
     _audit(u, AuditAction.JOB_DELETED, job, status=job.status)
+
+
+def _require_room_again(u: UnitOfWork, settings: Settings, job: Job, *, device_class: str) -> None:
+    """Refuse to queue a job again that would no longer be taken as a new one."""
+    # An estimate that an earlier release made does not have the field.
+    output_bytes = int((job.estimate or {}).get("output_bytes", 0))
+    require_room(u, settings, device_class=device_class, output_bytes=output_bytes)
 
 
 def _columns_of(plan: JobPlan) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from app.domain.errors import (
     ModelNotFound,
     NotFound,
     PreconditionFailed,
+    ProjectSuspended,
     QueueFull,
     QuotaExceeded,
     RequestTimeout,
@@ -57,6 +58,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(accep
 
 ACCEPTED_HEADERS = {"Retry-After": "2"}
 BODY_PROBLEMS = (UnsupportedMediaType, TooLarge, RequestTimeout)
+ROOM_PROBLEMS = (ProjectSuspended, QuotaExceeded, QueueFull)
 MODEL_PROBLEMS = (
     ConfigInvalid,
     MethodModelIncompatible,
@@ -79,7 +81,7 @@ DRY_RUN: Responses = {
     summary="Create a job",
     response_model=JobBody,
     responses=DRY_RUN
-    | problems(*BODY_PROBLEMS, *MODEL_PROBLEMS, IdempotencyKeyReused, QuotaExceeded, QueueFull),
+    | problems(*BODY_PROBLEMS, *MODEL_PROBLEMS, IdempotencyKeyReused, *ROOM_PROBLEMS),
 )
 def create_job(
     caller: JobsWriter,
@@ -246,7 +248,7 @@ def pause_job(caller: JobsWriter, job_id: JobId) -> Response:
     operation_id="resumeJob",
     summary="Resume a job",
     response_model=JobBody,
-    responses=problems(*BODY_PROBLEMS, NotFound, InvalidState, QuotaExceeded, QueueFull),
+    responses=problems(*BODY_PROBLEMS, NotFound, InvalidState, *ROOM_PROBLEMS),
 )
 def resume_job(caller: JobsWriter, job_id: JobId) -> Response:
     """Queue a paused job again, to go on from its checkpoint, or withdraw the wish; repeatable."""
@@ -263,7 +265,7 @@ def resume_job(caller: JobsWriter, job_id: JobId) -> Response:
     operation_id="retryJob",
     summary="Try a job again",
     response_model=JobBody,
-    responses=problems(*BODY_PROBLEMS, NotFound, InvalidState, QuotaExceeded, QueueFull),
+    responses=problems(*BODY_PROBLEMS, NotFound, InvalidState, *ROOM_PROBLEMS),
 )
 def retry_job(caller: JobsWriter, job_id: JobId, body: RetryJobRequest | None = None) -> Response:
     """Queue a failed or cancelled job again under the same id; its attempts are kept."""
