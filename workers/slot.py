@@ -60,9 +60,12 @@ class SlotFacts:
 
 def open_parent_database(url: str) -> Database:
     """Open the database as a process that forks may: no pool, short timeouts."""
-    database = Database(url, pooled=False, connect_timeout_s=PARENT_TIMEOUT_S)
-    sa.event.listen(database.engine, "connect", _limit_waiting)
-    return database
+    return Database(
+        url,
+        pooled=False,
+        connect_timeout_s=PARENT_TIMEOUT_S,
+        answer_timeout_s=PARENT_TIMEOUT_S,
+    )
 
 
 class WorkerSlot:
@@ -228,16 +231,6 @@ class WorkerSlot:
             "disk_free_bytes": free,
             "disk_low": free < self._facts.scratch_min_free_bytes,
         }
-
-
-def _limit_waiting(connection: Any, _record: object) -> None:
-    """Wait for a lock no longer than the main thread of a worker may stand still."""
-    if hasattr(connection, "pgconn"):
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET statement_timeout = {PARENT_TIMEOUT_S * 1000}")
-        connection.commit()
-    else:
-        connection.execute(f"PRAGMA busy_timeout={PARENT_TIMEOUT_S * 1000}")
 
 
 def _boot_id() -> str:

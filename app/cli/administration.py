@@ -25,7 +25,7 @@ def upgrade_database(settings: Settings) -> UpgradedDatabase:
     """Migrate to this release's schema, and make the default project of an empty database."""
     if settings.database_url is None:
         settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    database = Database(settings.resolved_database_url, pooled=False)
+    database = Database(settings.resolved_database_url, pooled=False, answer_timeout_s=None)
     try:
         upgrade(database)
         return UpgradedDatabase(head_revision(), ensure_default_project(database).admin_key)

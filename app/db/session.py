@@ -3,14 +3,15 @@
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection, Engine, ExceptionContext
 from sqlalchemy.orm import Session, sessionmaker
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from app.domain.clock import Clock, SystemClock
 
@@ -18,11 +19,19 @@ SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=NORMAL",
     "PRAGMA foreign_keys=ON",
-    "PRAGMA busy_timeout=30000",
+    # The log is reused, but without a limit its file stays as large as it once was.
+    "PRAGMA journal_size_limit=67108864",
 )
 POOL_SIZE = 10
 POOL_TIMEOUT_S = 5
 """A request that waits longer for a connection is answered 503, not left hanging."""
+ANSWER_TIMEOUT_S = 10.0
+"""The same for a lock or a statement. Twice this is well below a lease: after a silent server
+a heartbeat has the time for another try."""
+MIGRATION_TIMEOUT_S = 60.0
+# Internal to psycopg, but not defects: the server has become a read-only replica by a fail-over,
+# or has ended a transaction in which nothing happened for too long.
+OUTAGE_STATES = frozenset({"25006", "25P03"})
 
 
 class Database:
@@ -39,6 +48,9 @@ class Database:
         False opens and closes a connection for every transaction: for a process that forks.
     connect_timeout_s
         How long to wait for PostgreSQL.
+    answer_timeout_s
+        How long a statement may take and a lock be waited for; None for as long as it takes,
+        which is for migrations.
     """
 
     def __init__(
@@ -48,13 +60,18 @@ class Database:
         clock: Clock | None = None,
         pooled: bool = True,
         connect_timeout_s: int = 5,
+        answer_timeout_s: float | None = ANSWER_TIMEOUT_S,
     ) -> None:
         self.clock = clock or SystemClock()
         self._fixed_clock = clock is not None
-        self.engine = _create_engine(url, pooled=pooled, connect_timeout_s=connect_timeout_s)
+        self.engine = (
+            _create_sqlite_engine(url, pooled, answer_timeout_s)
+            if sa.make_url(url).get_backend_name() == "sqlite"
+            else _create_postgres_engine(url, pooled, connect_timeout_s, answer_timeout_s)
+        )
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        # SQLite's busy handler sleeps and retries, so writers of one process queue here instead.
-        self._writer = threading.Lock() if self.is_sqlite else nullcontext()
+        self._writer = threading.Lock()
+        self._writer_timeout_s = -1 if answer_timeout_s is None else answer_timeout_s
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
 
     @contextmanager
@@ -70,7 +87,7 @@ class Database:
 
         Keep it short: no network call and no hashing inside.
         """
-        with self._writer, self._sessions() as session:
+        with self._turn(), self._sessions() as session:
             if self.is_sqlite:
                 session.connection(execution_options={"sqlite_begin": "IMMEDIATE"})
             yield session
@@ -87,10 +104,26 @@ class Database:
         """Close all connections."""
         self.engine.dispose()
 
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Queue the writers of this process: SQLite's own waiting polls and is unfair."""
+        if not self.is_sqlite:
+            yield
+            return
+        if not self._writer.acquire(timeout=self._writer_timeout_s):
+            raise sa.exc.TimeoutError("another write of this process holds the database")
+        try:
+            yield
+        finally:
+            self._writer.release()
 
-def _create_engine(url: str, *, pooled: bool, connect_timeout_s: int) -> Engine:
-    if sa.make_url(url).get_backend_name() == "sqlite":
-        return _create_sqlite_engine(url, pooled=pooled)
+
+def _create_postgres_engine(
+    url: str, pooled: bool, connect_timeout_s: int, answer_timeout_s: float | None
+) -> Engine:
+    # Not at the top: the embedded service does without the driver.
+    from app.db.postgres import bound_waiting
+
     arguments = {
         "connect_timeout": connect_timeout_s,
         # A server that vanishes without a word must not hold a heartbeat for the kernel's hours.
@@ -109,15 +142,63 @@ def _create_engine(url: str, *, pooled: bool, connect_timeout_s: int) -> Engine:
         }
     else:
         options["poolclass"] = NullPool
-    return sa.create_engine(url, **options)
+    engine = sa.create_engine(url, **options)
+    sa.event.listen(engine, "handle_error", _as_outage, retval=True)
+    if answer_timeout_s is not None:
+        bound_waiting(engine, answer_timeout_s)
+    return engine
 
 
-def _create_sqlite_engine(url: str, *, pooled: bool) -> Engine:
+def _create_sqlite_engine(url: str, pooled: bool, answer_timeout_s: float | None) -> Engine:
     options: dict[str, Any] = {} if pooled else {"poolclass": NullPool}
-    engine = sa.create_engine(url, connect_args={"check_same_thread": False}, **options)
+    # The driver's `timeout` is SQLite's busy handler.
+    waiting = {"timeout": MIGRATION_TIMEOUT_S if answer_timeout_s is None else answer_timeout_s}
+    arguments = {"check_same_thread": False, **waiting}
+    engine = sa.create_engine(url, connect_args=arguments, **options)
+    sa.event.listen(engine, "handle_error", _as_outage, retval=True)
     sa.event.listen(engine, "connect", _prepare_sqlite)
+    _follow_the_file(engine)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _as_outage(context: ExceptionContext) -> BaseException | None:
+    """Give one class, OperationalError, to whatever says that the database cannot be used."""
+    error = context.original_exception
+    damaged = type(error) is sqlite3.DatabaseError  # not one of its sub-classes
+    if not damaged and getattr(error, "sqlstate", None) not in OUTAGE_STATES:
+        return None
+    return sa.exc.OperationalError(
+        context.statement,
+        context.parameters,
+        error,
+        connection_invalidated=context.is_disconnect,
+    )
+
+
+def _follow_the_file(engine: Engine) -> None:
+    """Use no connection to a file that was deleted or replaced: what it wrote would be lost."""
+    path = engine.url.database
+    if not path or path == ":memory:":
+        return
+
+    def remember(_connection: object, record: ConnectionPoolEntry) -> None:
+        record.info["file"] = _identity(path)
+
+    def compare(_connection: object, record: ConnectionPoolEntry, _proxy: object) -> None:
+        if record.info["file"] != _identity(path):
+            raise sa.exc.DisconnectionError("the database file was deleted or replaced")
+
+    sa.event.listen(engine, "connect", remember)
+    sa.event.listen(engine, "checkout", compare)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:

@@ -116,7 +116,7 @@ class EmbeddedService:
         self._stack.callback(lock.release)
 
     def _prepare_database(self) -> None:
-        database = Database(self._asked.resolved_database_url)
+        database = Database(self._asked.resolved_database_url, answer_timeout_s=None)
         try:
             upgrade(database)
             self.admin_key = ensure_default_project(database).admin_key
