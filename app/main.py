@@ -19,6 +19,7 @@ from app.api.openapi import DESCRIPTION, TITLE, install_openapi
 from app.api.query import refuse_repeated
 from app.api.reference import install_reference
 from app.api.routes import ROUTERS
+from app.api.security_headers import browser_middleware, host_middleware
 from app.api.startup import open_runtime
 from app.api.state import State
 from app.metrics import HttpMetrics
@@ -51,7 +52,9 @@ def create_app(settings: Settings, *, maintenance: bool = True) -> FastAPI:
         redoc_url=None,
         middleware=[
             Middleware(RequestContextMiddleware, metrics=metrics),
+            *browser_middleware(settings),
             Middleware(FaultMiddleware),
+            *host_middleware(settings),
             Middleware(HeadMiddleware),
             Middleware(JsonBodyMiddleware, max_bytes=settings.max_body_bytes),
         ],

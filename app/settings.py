@@ -1,5 +1,6 @@
 """Settings from the environment (prefix `DEBIAS_`), validated once at start."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 GIB = 1024**3
 MIB = 1024**2
+
+# `*` is left out on purpose: a service without keys would answer every page.
+_ORIGIN = re.compile(r"https?://[^/*\s?#@]+")
 
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 
@@ -77,6 +81,11 @@ class Settings(BaseSettings):
         default=(),
         description="Addresses whose `X-Forwarded-*` headers tell the client and the scheme.",
     )
+    cors_origins: CommaSeparated = Field(
+        default=(),
+        description="Origins whose pages may call the API with a key, such as "
+        "`https://ui.example.org`; empty: none.",
+    )
     lease_ttl_s: Annotated[float, Field(ge=1, le=3600)] = Field(
         default=60.0,
         description="How long a silent worker keeps its job; all other periods follow from it.",
@@ -139,6 +148,7 @@ class Settings(BaseSettings):
     @field_validator(
         "hub_org_allowlist",
         "trusted_proxies",
+        "cors_origins",
         "worker_preload",
         "device_classes",
         "extra_methods",
@@ -154,6 +164,14 @@ class Settings(BaseSettings):
     @classmethod
     def _blank_is_none(cls, value: SecretStr | None) -> SecretStr | None:
         return value if value and value.get_secret_value().strip(", ") else None
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin!r} is no origin: give scheme and host, without a path")
+        return value
 
     @property
     def resolved_database_url(self) -> str:

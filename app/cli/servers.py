@@ -3,12 +3,14 @@
 import importlib
 import ipaddress
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from app.db.schema import require_current
 from app.db.session import Database
@@ -20,6 +22,12 @@ log = structlog.get_logger()
 
 GRACEFUL_S = 30
 SECRET_KEY_LENGTH = 32
+# Longer than the idle time of common proxies (60 s): a pool then meets no closed connection.
+KEEP_ALIVE_S = 75
+# The streams that one process carries at most, and half as many other requests.
+MAX_CONNECTIONS = 1500
+# Files that are no connections of clients: databases, Redis, the store, model files, logs.
+OTHER_FILES = 200
 
 
 def run_embedded(settings: Settings, host: str, port: int) -> int:
@@ -101,19 +109,40 @@ def is_loopback(host: str) -> bool:
 def _serve(settings: Settings, host: str, port: int, *, maintenance: bool) -> int:
     # Found by name, as uvicorn itself would: the command line knows no part of the API.
     application = importlib.import_module("app.main")
-    config = uvicorn.Config(
-        application.create_app(settings, maintenance=maintenance),
+    app = application.create_app(settings, maintenance=maintenance)
+    server = uvicorn.Server(server_config(app, settings, host=host, port=port))
+    server.run()
+    return 0 if server.started else 1
+
+
+def server_config(app: FastAPI, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
+    """Configure the server; see `app.api.protocol` for the limits that uvicorn has not."""
+    return uvicorn.Config(
+        app,
         host=host,
         port=port,
         log_config=None,
         access_log=False,
+        server_header=False,
+        http="app.api.protocol:BoundedHttpProtocol",
+        ws="none",
+        limit_concurrency=connection_limit(),
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACEFUL_S,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies) or None,
     )
-    server = uvicorn.Server(config)
-    server.run()
-    return 0 if server.started else 1
+
+
+def connection_limit() -> int:
+    """Tell how many connections to take: beyond it they are answered 503, not left hanging.
+
+    Without the margin, idle connections would use up the files that the database needs.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MAX_CONNECTIONS
+    return max(1, min(MAX_CONNECTIONS, soft - OTHER_FILES))
 
 
 @contextmanager

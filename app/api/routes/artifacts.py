@@ -19,6 +19,7 @@ from app.domain.errors import (
     NotFound,
     PreconditionFailed,
     RangeNotSatisfiable,
+    RequestTimeout,
     StorageUnavailable,
     TooLarge,
     Unauthenticated,
@@ -84,7 +85,7 @@ def get_content(caller: ArtifactsReader, request: Request, artifact_id: Artifact
     "/{artifact_id}/download-url",
     operation_id="createDownloadUrl",
     summary="Make a download link",
-    responses=problems(NotFound, Gone, UnsupportedMediaType, TooLarge),
+    responses=problems(NotFound, Gone, UnsupportedMediaType, TooLarge, RequestTimeout),
     dependencies=[Depends(accepts_json)],
 )
 def create_download_url(

@@ -14,6 +14,7 @@ from app.domain.errors import (
     IdempotencyKeyReused,
     InvalidCursor,
     NotFound,
+    RequestTimeout,
     TooLarge,
     UnsupportedMediaType,
 )
@@ -32,7 +33,7 @@ router = APIRouter(prefix="/v1", tags=["keys"], dependencies=[Depends(accepts_js
     operation_id="createApiKey",
     summary="Make an API key",
     response_model=NewKeyBody,
-    responses=problems(UnsupportedMediaType, TooLarge, IdempotencyKeyReused),
+    responses=problems(UnsupportedMediaType, TooLarge, RequestTimeout, IdempotencyKeyReused),
 )
 def create_api_key(caller: KeysManager, body: KeyRequest, ticket: IdempotencyTicket) -> Response:
     """Make a key of the caller's project; its secret is in this answer and nowhere else."""

@@ -5,6 +5,7 @@ import threading
 
 import uvicorn
 
+from app.cli.servers import server_config
 from app.main import create_app
 from tests.integration.api.callers import Caller
 
@@ -17,7 +18,8 @@ class LiveServer:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         app = create_app(caller.app.settings, maintenance=False)
-        config = uvicorn.Config(app, port=self.port, log_config=None, timeout_graceful_shutdown=5)
+        config = server_config(app, caller.app.settings, host="127.0.0.1", port=self.port)
+        config.timeout_graceful_shutdown = 5
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
 

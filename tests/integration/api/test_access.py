@@ -162,7 +162,8 @@ def test_version_of_another_project_cannot_be_used(caller: Caller) -> None:
 
 def test_authentication_off_gives_the_default_project(sqlite_settings: Settings) -> None:
     settings = sqlite_settings.model_copy(update={"auth_mode": "disabled"})
-    with TestClient(create_app(settings, maintenance=False)) as client:
+    app = create_app(settings, maintenance=False)
+    with TestClient(app, base_url="http://localhost") as client:
         missing = client.get("/v1/me")
         database = client.app_state["runtime"].context.database
         bootstrap = ensure_default_project(database)

@@ -101,7 +101,8 @@ def test_keys_are_counted_apart(client: TestClient) -> None:
 
 def test_service_without_keys_has_no_limit(sqlite_settings: Settings) -> None:
     settings = sqlite_settings.model_copy(update={"auth_mode": "disabled", "rate_limit_read": 1})
-    with TestClient(create_app(settings, maintenance=False)) as client:
+    app = create_app(settings, maintenance=False)
+    with TestClient(app, base_url="http://localhost") as client:
         ensure_default_project(client.app_state["runtime"].context.database)
         answers = [client.get("/v1/jobs") for _ in range(3)]
 
