@@ -19,6 +19,7 @@ def key_body(row: ApiKey) -> KeyBody:
         created_at=row.created_at,
         expires_at=row.expires_at,
         last_used_at=row.last_used_at,
+        replaced_by=format_id(IdPrefix.KEY, row.replaced_by_id) if row.replaced_by_id else None,
     )
 
 
@@ -41,10 +42,15 @@ def profile_body(principal: Principal, profile: Profile) -> ProfileBody:
     project = profile.project
     return ProfileBody(
         key=key_body(profile.key) if profile.key else None,
-        project=ProjectBody(id=format_id(IdPrefix.PROJECT, project.id), name=project.name),
+        project=ProjectBody(
+            id=format_id(IdPrefix.PROJECT, project.id),
+            name=project.name,
+            suspended=project.suspended,
+            retention_days=project.retention_days,
+        ),
         scopes=sorted(principal.scopes),
         quotas={
-            "max_queued": QuotaUse(limit=project.max_queued, used=profile.waiting),
-            "max_running": QuotaUse(limit=project.max_running, used=profile.running),
+            name: QuotaUse(limit=quota.limit, used=quota.used)
+            for name, quota in profile.quotas.items()
         },
     )

@@ -20,6 +20,7 @@ class IdPrefix(StrEnum):
     ATTEMPT = "att"
     ARTIFACT = "art"
     WORKER = "wrk"
+    AUDIT = "aud"
 
 
 def new_id(now_ms: int) -> UUID:

@@ -14,7 +14,12 @@ ScopeName = Literal[
     "jobs:priority",
     "artifacts:read",
     "keys:manage",
+    "secrets:manage",
+    "audit:read",
+    "admin",
 ]
+
+MAX_OVERLAP_S = 7 * 24 * 3600
 
 
 class KeyRequest(RequestBody):
@@ -23,6 +28,17 @@ class KeyRequest(RequestBody):
     name: Annotated[str, StringConstraints(min_length=1, max_length=100)]
     scopes: list[ScopeName] = Field(min_length=1, max_length=len(Scope))
     expires_at: Annotated[AwareMoment | None, Strict(strict=False)] = None
+
+
+class RotateKeyRequest(RequestBody):
+    """How to replace a key."""
+
+    overlap_s: int = Field(
+        default=24 * 3600,
+        ge=0,
+        le=MAX_OVERLAP_S,
+        description="How long the old key still works: 0 for one that has leaked.",
+    )
 
 
 class KeyBody(ResponseBody):
@@ -35,6 +51,9 @@ class KeyBody(ResponseBody):
     created_at: Timestamp
     expires_at: Timestamp | None
     last_used_at: Timestamp | None
+    replaced_by: str | None = Field(
+        default=None, description="The key that this one was rotated to; it ends at `expires_at`."
+    )
 
 
 class NewKeyBody(KeyBody):
@@ -44,9 +63,9 @@ class NewKeyBody(KeyBody):
 
 
 class QuotaUse(ResponseBody):
-    """One quota of the project and what is used of it."""
+    """One quota of the project and what is used of it; `limit` is null where there is none."""
 
-    limit: int
+    limit: int | None
     used: int
 
 
@@ -55,6 +74,8 @@ class ProjectBody(ResponseBody):
 
     id: str
     name: str
+    suspended: bool = Field(description="Whether new jobs are refused; reading goes on.")
+    retention_days: int = Field(description="How long artifacts are kept.")
 
 
 class ProfileBody(ResponseBody):

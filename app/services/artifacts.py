@@ -9,8 +9,11 @@ from sqlalchemy.orm import Session
 from app.db.repositories.artifacts import find_artifact
 from app.db.tables import Artifact, Blob, JobCheckpoint
 from app.db.uow import UnitOfWork
+from app.domain.audit import AuditAction
 from app.domain.clock import format_time
 from app.domain.errors import Gone, NotFound
+from app.domain.ids import IdPrefix, format_id
+from app.services.audit import record
 from app.services.jobs import get_job
 from app.storage.objects import ObjectStore
 
@@ -52,6 +55,14 @@ def open_artifact(u: UnitOfWork, artifact_id: UUID) -> StoredArtifact:
     """
     row = get_artifact(u, artifact_id)
     return _stored(row, u.artifacts.blob(row.sha256))
+
+
+def link_artifact(u: UnitOfWork, artifact_id: UUID, *, expires_in_s: int) -> StoredArtifact:
+    """Open an artifact that a link is about to be made for: whoever holds it needs no key."""
+    artifact = open_artifact(u, artifact_id)
+    target = format_id(IdPrefix.ARTIFACT, artifact_id)
+    record(u, AuditAction.ARTIFACT_LINKED, target=target, details={"expires_in_s": expires_in_s})
+    return artifact
 
 
 def open_linked_artifact(session: Session, artifact_id: UUID) -> StoredArtifact:

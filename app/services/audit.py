@@ -47,18 +47,11 @@ def list_entries(
     return u.audit.page(filters, before=before, limit=limit)
 
 
-def list_entries_of(
-    u: UnitOfWork,
-    project_id: UUID | None,
-    filters: AuditFilters,
-    *,
-    before: UUID | None,
-    limit: int,
+def list_entries_of_all(
+    u: UnitOfWork, filters: AuditFilters, *, before: UUID | None, limit: int
 ) -> Sequence[AuditEntry]:
-    """List entries of any project, or of all; only for operators."""
-    if project_id is None:
-        return page_of_all(u.session, filters, before=before, limit=limit)
-    return AuditRepository(u.session, project_id).page(filters, before=before, limit=limit)
+    """List entries of all projects, newest first; only for operators."""
+    return page_of_all(u.session, filters, before=before, limit=limit)
 
 
 def _actor(u: UnitOfWork, owner: UUID) -> AuditActor:

@@ -96,8 +96,8 @@ def create_download_url(
 ) -> LinkBody:
     """Make a link that reads the artifact without a key until it expires."""
     expires_in_s = (body or LinkRequest()).expires_in_s
-    with caller.uow() as u:
-        artifact = artifacts.open_artifact(u, artifact_id)
+    with caller.uow(write=True) as u:
+        artifact = artifacts.link_artifact(u, artifact_id, expires_in_s=expires_in_s)
         expires_at = u.now + timedelta(seconds=expires_in_s)
     url = caller.context.store.signed_url(artifact.storage_key, expires_in_s=expires_in_s)
     if url is None:

@@ -13,13 +13,14 @@ from app.api.problems import problems
 from app.domain.errors import (
     IdempotencyKeyReused,
     InvalidCursor,
+    InvalidState,
     NotFound,
     RequestTimeout,
     TooLarge,
     UnsupportedMediaType,
 )
 from app.schemas.base import Page, PageParameters
-from app.schemas.keys import KeyBody, KeyRequest, NewKeyBody, ProfileBody
+from app.schemas.keys import KeyBody, KeyRequest, NewKeyBody, ProfileBody, RotateKeyRequest
 from app.security.scopes import Scope
 from app.services import keys
 from app.services.profile import get_profile
@@ -81,15 +82,45 @@ def get_api_key(caller: KeysManager, key_id: KeyId) -> KeyBody:
         return key_body(keys.get_key(u, key_id))
 
 
+@router.post(
+    "/api-keys/{key_id}/rotate",
+    status_code=201,
+    operation_id="rotateApiKey",
+    summary="Replace an API key",
+    response_model=NewKeyBody,
+    responses=problems(
+        NotFound, InvalidState, UnsupportedMediaType, TooLarge, IdempotencyKeyReused
+    ),
+)
+def rotate_api_key(
+    caller: KeysManager,
+    key_id: KeyId,
+    ticket: IdempotencyTicket,
+    body: RotateKeyRequest | None = None,
+) -> Response:
+    """Make a key that may do the same; the old one works on for `overlap_s` seconds.
+
+    The new secret is in this answer and nowhere else. The key in use can be rotated too, but one
+    that expires keeps its end: whoever finds it cannot prolong it.
+    """
+    overlap_s = (body or RotateKeyRequest()).overlap_s
+    return create_once(
+        caller,
+        ticket,
+        prepare=lambda: None,
+        make=lambda u, _: new_key_answer(keys.rotate_key(u, key_id, overlap_s=overlap_s)),
+    )
+
+
 @router.delete(
     "/api-keys/{key_id}",
     status_code=204,
     operation_id="revokeApiKey",
     summary="Revoke an API key",
-    responses=problems(NotFound),
+    responses=problems(NotFound, InvalidState),
 )
 def revoke_api_key(caller: KeysManager, key_id: KeyId) -> None:
-    """Revoke a key for good, from the next request on."""
+    """Revoke a key for good, from the next request on; not the last that can manage keys."""
     with caller.uow(write=True) as u:
         keys.revoke_key(u, key_id)
 

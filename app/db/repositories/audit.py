@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.tables import AuditEntry
+from app.domain.audit import AuditActor
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class AuditFilters:
 
     actions: tuple[str, ...] = ()
     key_id: UUID | None = None
+    project_id: UUID | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
 
@@ -27,6 +29,8 @@ class AuditFilters:
             statement = statement.where(AuditEntry.action.in_(self.actions))
         if self.key_id is not None:
             statement = statement.where(AuditEntry.key_id == self.key_id)
+        if self.project_id is not None:
+            statement = statement.where(AuditEntry.project_id == self.project_id)
         if self.created_after is not None:
             statement = statement.where(AuditEntry.created_at >= self.created_after)
         if self.created_before is not None:
@@ -53,6 +57,9 @@ class AuditRepository:
     ) -> Sequence[AuditEntry]:
         """List entries, newest first, starting below the id `before`."""
         statement = sa.select(AuditEntry).where(AuditEntry.project_id == self._project_id)
+        if filters.key_id is not None:
+            # Which key an operator used is not shown here, and so cannot be asked for either.
+            statement = statement.where(AuditEntry.actor != AuditActor.OPERATOR)
         return _page(self._session, filters.apply(statement), before=before, limit=limit)
 
 

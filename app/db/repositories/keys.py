@@ -30,6 +30,30 @@ class KeyRepository:
         statement = self._live().where(ApiKey.id == key_id)
         return self._session.execute(statement).scalar_one_or_none()
 
+    def lock(self, key_id: UUID) -> ApiKey | None:
+        """Return a key that is not revoked, its row locked until the end of the transaction."""
+        statement = self._live().where(ApiKey.id == key_id).with_for_update(key_share=True)
+        return self._session.execute(statement).scalar_one_or_none()
+
+    def scopes_of_others(self, key_id: UUID, *, now: datetime) -> Sequence[list[str]]:
+        """List what the other usable keys may do; one that was replaced is about to end."""
+        statement = sa.select(ApiKey.scopes).where(
+            ApiKey.project_id == self._project_id,
+            ApiKey.id != key_id,
+            ApiKey.revoked_at.is_(None),
+            ApiKey.replaced_by_id.is_(None),
+            sa.or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
+        )
+        return self._session.execute(statement).scalars().all()
+
+    def replace(self, key_id: UUID, *, by: UUID, expires_at: datetime) -> None:
+        """Write that a key was replaced, and until when it still works."""
+        self._session.execute(
+            sa.update(ApiKey)
+            .where(ApiKey.project_id == self._project_id, ApiKey.id == key_id)
+            .values(replaced_by_id=by, expires_at=expires_at)
+        )
+
     def page(self, *, before: UUID | None, limit: int) -> Sequence[ApiKey]:
         """List keys that are not revoked, newest first."""
         statement = self._live().order_by(ApiKey.id.desc()).limit(limit)
