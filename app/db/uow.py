@@ -16,6 +16,7 @@ from app.db.repositories.jobs import JobRepository
 from app.db.repositories.keys import KeyRepository
 from app.db.repositories.models import ModelRepository
 from app.db.repositories.projects import ProjectRepository
+from app.db.repositories.secrets import SecretRepository
 from app.db.session import Database
 from app.security.scopes import Principal
 
@@ -63,6 +64,11 @@ class UnitOfWork:
     def audit(self) -> AuditRepository:
         """Audit log of the project; entries are written by `app.services.audit.record`."""
         return AuditRepository(self.session, self.principal.project_id)
+
+    @cached_property
+    def secrets(self) -> SecretRepository:
+        """Encrypted secrets of the project."""
+        return SecretRepository(self.session, self.principal.project_id)
 
     @cached_property
     def idempotency(self) -> IdempotencyRepository:

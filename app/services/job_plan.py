@@ -39,6 +39,7 @@ from app.security.scopes import Principal, Scope
 from app.services.benchmark_plan import plan_benchmarks
 from app.services.context import ServiceContext
 from app.services.model_intake import InspectedModel, inspect_source
+from app.services.secrets import hub_of_project
 from app.settings import Settings
 
 
@@ -208,12 +209,22 @@ def _inspect(
 ) -> InspectedModel:
     if version is not None:
         return _inspect_version(context, principal, version, str(reference.version_id))
-    source: ModelSource = PathSource(reference.path or "")
     if reference.hub is not None:
-        source = HubSource(reference.hub, reference.revision or "main")
+        return _inspect_hub(context, principal, reference.hub, reference.revision or "main")
+    source: ModelSource = PathSource(reference.path or "")
     if reference.demo is not None:
         source = DemoSource(reference.demo)
     return inspect_source(source, settings=context.intake)
+
+
+def _inspect_hub(
+    context: ServiceContext, principal: Principal, repo_id: str, revision: str
+) -> InspectedModel:
+    intake = context.intake
+    if intake.hub is not None:
+        hub = hub_of_project(intake.hub, context.database, context.secrets, principal.project_id)
+        intake = replace(intake, hub=hub)
+    return inspect_source(HubSource(repo_id, revision), settings=intake)
 
 
 def _inspect_version(

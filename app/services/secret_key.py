@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from app.settings import Settings
+
 FILE_NAME = "secret.key"
 # As many characters as a service that listens to the network has to be given.
 MIN_LENGTH = 32
@@ -17,13 +19,26 @@ def keep_secret_key(home: Path) -> SecretStr:
 
     Links signed before a restart stay valid so. The caller holds the lock of the home.
     """
-    path = home / FILE_NAME
-    kept = path.read_text().strip() if path.exists() else ""
-    if len(kept) >= MIN_LENGTH:
+    kept = _kept(home)
+    if kept is not None:
         return SecretStr(kept)
     made = secrets.token_urlsafe(RANDOM_BYTES)
-    _write_privately(path, made)
+    _write_privately(home / FILE_NAME, made)
     return SecretStr(made)
+
+
+def find_secret_keys(settings: Settings) -> tuple[str, ...]:
+    """List the keys that are set, else the one that an embedded service keeps in its home."""
+    if settings.secret_keys:
+        return settings.secret_keys
+    kept = _kept(settings.home)
+    return (kept,) if kept is not None else ()
+
+
+def _kept(home: Path) -> str | None:
+    path = home / FILE_NAME
+    kept = path.read_text().strip() if path.exists() else ""
+    return kept if len(kept) >= MIN_LENGTH else None
 
 
 def _write_privately(path: Path, text: str) -> None:

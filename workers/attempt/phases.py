@@ -23,6 +23,8 @@ from app.domain.reproduction import request_of
 from app.domain.sources import PinnedModel
 from app.domain.specs import ResolvedSpec
 from app.domain.states import Phase
+from app.integrations.hub import HubClient
+from app.services.secrets import hub_of_project
 from workers.attempt.context import AttemptContext, EngineInputs
 from workers.attempt.journal import Journal
 from workers.attempt.patient_store import PatientStore
@@ -172,7 +174,8 @@ class PhaseRunner:
         return found
 
     def _fetch(self) -> list[FileFact]:
-        read_blob = blob_reader(self._services.store, self._claim.project_id)
+        services = self._services
+        read_blob = blob_reader(services.database, services.store, self._claim.project_id)
 
         def show(done: int, total: int) -> None:
             self._controls.activity.touch()
@@ -181,10 +184,14 @@ class PhaseRunner:
         return fetch_model(
             cast(PinnedModel, self.spec.model),
             self._layout.model,
-            sources=replace(self._services.fetch, read_blob=read_blob),
+            sources=replace(self._services.fetch, read_blob=read_blob, hub_of=self._hub_of_project),
             should_stop=self._controls.switch.is_set,
             on_progress=show,
         )
+
+    def _hub_of_project(self, hub: HubClient) -> HubClient:
+        services = self._services
+        return hub_of_project(hub, services.database, services.secrets, self._claim.project_id)
 
     def _points(self, method: MethodDescriptor) -> PointStore:
         return PointStore(

@@ -8,11 +8,13 @@ from typing import NoReturn
 from uuid import UUID
 
 from app.catalog.registry import MethodRegistry
+from app.db.repositories.blobs import blob_key_of
 from app.db.repositories.execution import WorkerIdentity
 from app.db.session import Database
 from app.dispatch.timing import Timing
+from app.domain.errors import Gone
 from app.domain.ids import IdPrefix, format_id
-from app.storage.keys import blob_key
+from app.security.secrets import SecretBox
 from app.storage.objects import ObjectStore
 from workers.fetch import FetchSources
 
@@ -39,6 +41,7 @@ class AttemptServices:
     scratch_min_free_bytes: int
     fetch: FetchSources
     device: str
+    secrets: SecretBox | None = None
     capture_streams: bool = True
     is_orphaned: Callable[[], bool] = field(default=lambda: False)
     exit_now: Callable[[int], NoReturn] = _exit_now
@@ -49,11 +52,16 @@ def project_key(project_id: UUID) -> str:
     return format_id(IdPrefix.PROJECT, project_id)
 
 
-def blob_reader(store: ObjectStore, project_id: UUID) -> Callable[[str, int, int], bytes]:
+def blob_reader(
+    database: Database, store: ObjectStore, project_id: UUID
+) -> Callable[[str, int, int], bytes]:
     """Read ranges of the project's blobs, for models that earlier jobs made."""
-    project = project_key(project_id)
 
     def read(sha256: str, start: int, end: int) -> bytes:
-        return store.get_range(blob_key(project, sha256), start, end)
+        with database.read() as session:
+            key = blob_key_of(session, project_id, sha256)
+        if key is None:
+            raise Gone("The files of this model version were deleted by retention.")
+        return store.get_range(key, start, end)
 
     return read
