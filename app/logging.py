@@ -7,8 +7,9 @@ from typing import Any
 
 import structlog
 
-SECRET_NAMES = ("secret", "token", "password", "authorization", "api_key")
-HIDDEN = "[hidden]"
+from app.redaction import HIDDEN, redact
+
+SECRET_NAMES = ("secret", "token", "password", "authorization", "api_key", "signature", "cookie")
 EventDict = MutableMapping[str, Any]
 
 
@@ -38,6 +39,7 @@ def configure_logging(level: str, log_format: str) -> None:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             _console_renderer() if as_console else structlog.processors.JSONRenderer(),
+            _redact_line,
         ],
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -58,8 +60,14 @@ def plain_formatter() -> logging.Formatter:
             structlog.dev.ConsoleRenderer(
                 colors=False, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
             ),
+            _redact_line,
         ]
     )
+
+
+def _redact_line(_logger: object, _method: str, line: Any) -> str:
+    """Hide secrets in the finished line: its traceback and records of libraries included."""
+    return redact(str(line))
 
 
 def _drop_origin(_logger: object, _method: str, event: EventDict) -> EventDict:
