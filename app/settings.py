@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import AnyHttpUrl, Field, SecretStr, field_validator
+from pydantic import AnyHttpUrl, Field, FilePath, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 GIB = 1024**3
@@ -61,6 +61,14 @@ class Settings(BaseSettings):
     )
     hub_token: SecretStr | None = Field(
         default=None, description="Token for gated and private models; sent to the hub only."
+    )
+    hub_ca_bundle: FilePath | None = Field(
+        default=None,
+        description="Certificates (PEM) of authorities to trust for the hub besides the usual.",
+    )
+    hub_cache_max_bytes: Annotated[int, Field(ge=0)] = Field(
+        default=50 * GIB,
+        description="Size that the cache of hub files is cut to, least recently used models first.",
     )
     hub_org_allowlist: CommaSeparated = Field(
         default=(), description="Organisations whose models may be used; empty: all."

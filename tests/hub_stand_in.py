@@ -4,10 +4,13 @@ It answers what the product asks: `/api/models/{repo}/revision/{rev}?blobs=true`
 `/{repo}/resolve/{commit}/{path}` with ranges; error headers are spelt as the hub spells them.
 """
 
+import gzip
 import hashlib
 import json
+import ssl
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -17,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 GOOD_TOKEN = "hf_accepted"
 OTHER_TOKEN = "hf_without_access"
 _LFS_SUFFIXES = (".safetensors", ".bin")
+DRIP_S = 0.02
 
 
 @dataclass
@@ -35,7 +39,9 @@ class Faults:
 
     `answers` are (status, headers) given to the next requests instead of the right ones, and
     `storage_answers` those of the storage behind the hub.
-    `cut_after` breaks the next downloads, one entry each, after so many bytes.
+    `cut_after` breaks the next downloads, one entry each, after so many bytes. `page` is an HTML
+    page that stands in for every answer. `drip` sends one byte, or one header with `drip_headers`,
+    every `DRIP_S` until it is set. `length_off` is added to what Content-Length should be.
     """
 
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
@@ -48,6 +54,11 @@ class Faults:
     without_error_codes: bool = False
     corrupt: set[str] = field(default_factory=set)
     listing: bytes | None = None
+    page: bytes | None = None
+    compress: bool = False
+    drip: threading.Event | None = None
+    drip_headers: bool = False
+    length_off: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,15 +74,24 @@ class HubStandIn:
     """A running stand-in; use it as a context manager.
 
     With `with_storage` weights are served by redirects to a second server on another port, as
-    the hub does for large files.
+    the hub does for large files. `prefix` is put before every path, as mirrors do, and `tls` makes
+    the hub speak https; the storage speaks it only `with_storage="https"`.
     """
 
-    def __init__(self, *, with_storage: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        with_storage: bool | str = False,
+        prefix: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.repos: dict[str, Repo] = {}
         self.faults = Faults()
         self.seen: list[Seen] = []
-        self._server = _Server("hub", self)
-        self._storage = _Server("storage", self) if with_storage else None
+        self.prefix = prefix
+        self._server = _Server("hub", self, tls)
+        storage_tls = tls if with_storage == "https" else None
+        self._storage = _Server("storage", self, storage_tls) if with_storage else None
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -85,8 +105,9 @@ class HubStandIn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self.faults.hold:
-            self.faults.hold.set()
+        for waiting in (self.faults.hold, self.faults.drip):
+            if waiting:
+                waiting.set()
         self._server.stop()
         if self._storage:
             self._storage.stop()
@@ -94,7 +115,7 @@ class HubStandIn:
     @property
     def endpoint(self) -> str:
         """Where the stand-in listens."""
-        return self._server.url
+        return f"{self._server.url}{self.prefix}"
 
     @property
     def storage_url(self) -> str | None:
@@ -117,11 +138,16 @@ class HubStandIn:
 
 
 class _Server:
-    def __init__(self, name: str, hub: HubStandIn) -> None:
+    def __init__(self, name: str, hub: HubStandIn, tls: ssl.SSLContext | None) -> None:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(name, hub))
         self._http.daemon_threads = True
+        if tls:
+            # The handshake is left to the handler's thread, or one client could hold up all.
+            self._http.socket = tls.wrap_socket(
+                self._http.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._http.server_port}"
 
     def start(self) -> None:
         self._thread.start()
@@ -155,16 +181,23 @@ class _Handler(BaseHTTPRequestHandler):
             faults.hold.wait()
             self.close_connection = True
             return
+        if faults.drip and faults.drip_headers:
+            self._drip(b"HTTP/1.1 200 OK\r\n", b"X-Slow: 1\r\n")
+            return
+        if faults.page is not None:
+            self._answer(200, faults.page, {"Content-Type": "text/html; charset=utf-8"})
+            return
         answers = faults.answers if self.server_name == "hub" else faults.storage_answers
         if answers:
             status, headers = answers.pop(0)
             self._answer(status, b"", headers)
             return
         url = urlsplit(self.path)
-        if url.path.startswith("/api/models/"):
-            self._list(url.path.removeprefix("/api/models/"), parse_qs(url.query))
+        path = url.path.removeprefix(hub.prefix)
+        if path.startswith("/api/models/"):
+            self._list(path.removeprefix("/api/models/"), parse_qs(url.query))
         else:
-            self._resolve(url.path)
+            self._resolve(path)
 
     def _list(self, path: str, query: Mapping[str, list[str]]) -> None:
         repo_id, _, revision = path.partition("/revision/")
@@ -250,17 +283,30 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, data, headers)
 
     def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        faults = self.stand_in.faults
+        if faults.compress and body:
+            body, headers = gzip.compress(body), {**headers, "Content-Encoding": "gzip"}
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(body) + faults.length_off))
         self.end_headers()
-        cuts = self.stand_in.faults.cut_after
-        if cuts and status in (200, 206) and len(body) > cuts[0]:
-            self.wfile.write(body[: cuts.pop(0)])
-            self.close_connection = True
+        if faults.drip:
+            self._drip(b"", b" ")
             return
-        self.wfile.write(body)
+        if faults.cut_after and status in (200, 206) and len(body) > faults.cut_after[0]:
+            body = body[: faults.cut_after.pop(0)]
+            self.close_connection = True
+        self.wfile.write(body[: len(body) + min(faults.length_off, 0)])
+        self.close_connection = self.close_connection or faults.length_off != 0
+
+    def _drip(self, start: bytes, drop: bytes) -> None:
+        drip = self.stand_in.faults.drip
+        self.close_connection = True
+        with suppress(OSError):  # the client went away
+            self.wfile.write(start)
+            while drip and not drip.wait(DRIP_S):
+                self.wfile.write(drop)
 
 
 def _sibling(name: str, data: bytes, *, with_sizes: bool) -> dict[str, object]:

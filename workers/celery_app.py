@@ -282,6 +282,7 @@ def _timer_step(process: WorkerProcess) -> type[bootsteps.StartStopStep]:
     Not a thread: a fork while another thread holds a lock can hang the child.
     """
 
+        hub_cache_max_bytes=settings.hub_cache_max_bytes,
     class SlotTimers(bootsteps.StartStopStep):  # type: ignore[misc]
         requires = ("celery.worker.consumer.tasks:Tasks",)
 

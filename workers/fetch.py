@@ -5,10 +5,12 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+import structlog
 
 from app.domain.errors import (
     DebiasError,
@@ -18,6 +20,7 @@ from app.domain.errors import (
     ModelGated,
     ModelNotFound,
     NotFound,
+    SecretUnreadable,
     StorageUnavailable,
     Unavailable,
     UriNotAllowed,
@@ -26,11 +29,14 @@ from app.domain.models import FileFact
 from app.domain.sources import PinnedFile, PinnedModel
 from app.integrations.hub import HubClient
 from app.integrations.hub.cache import CommitCache
+from app.integrations.hub.eviction import HubCache
 from app.security.model_config import clean_file
 from app.security.model_files import CONFIGS, is_allowed_file
 from app.security.safetensors_check import read_header
 from app.services.model_readers import FolderReader, ReadBlob, open_demo, open_folder
 from workers.hub_download import DigestMismatch, HubDownloader, Progress, wait_quietly
+
+log = structlog.get_logger()
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 # Larger files of the hub cache are linked into the attempt's folder instead of copied.
@@ -40,11 +46,17 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class FetchSources:
-    """Where a worker can get models from; what is None is switched off."""
+    """Where a worker can get models from; what is None is switched off.
+
+    `hub_of` makes the client of the attempt's project out of the service's own. The cache of hub
+    files is cut to `hub_cache_max_bytes` after each model; None: never.
+    """
 
     hub_cache_dir: Path
+    hub_cache_max_bytes: int | None = None
     models_dir: Path | None = None
     hub: HubClient | None = None
+    hub_of: Callable[[HubClient], HubClient] = lambda hub: hub
     read_blob: ReadBlob | None = None
     pause: Callable[[float], None] = wait_quietly
 
@@ -100,22 +112,33 @@ def _fetch_hub(
 ) -> list[FileFact]:
     if sources.hub is None:
         raise UriNotAllowed("Models of the hub are switched off by the operator.")
+    hub = sources.hub_of(sources.hub)
     repo_id, commit = pinned["repo_id"], pinned["commit"]
-    folder = target_dir
+    place: AbstractContextManager[Path] = nullcontext(target_dir)
     if not pinned.get("restricted", True):
-        folder = CommitCache(
-            sources.hub_cache_dir, endpoint=sources.hub.endpoint, repo_id=repo_id, commit=commit
-        ).folder
-    downloader = HubDownloader(sources.hub, folder, progress=progress, pause=sources.pause)
+        place = CommitCache(
+            sources.hub_cache_dir, endpoint=hub.cache_scope, repo_id=repo_id, commit=commit
+        ).in_use()
     facts = []
-    for file in pinned["files"]:
-        path, digest = downloader.fetch(repo_id, commit, file)
-        if folder != target_dir:
-            _take(path, target_dir / file["path"])
-        facts.append(FileFact(file["path"], file["size"], digest))
+    with place as folder:
+        downloader = HubDownloader(hub, folder, progress=progress, pause=sources.pause)
+        for file in pinned["files"]:
+            path, digest = downloader.fetch(repo_id, commit, file)
+            if folder != target_dir:
+                _take(path, target_dir / file["path"])
+            facts.append(FileFact(file["path"], file["size"], digest))
     for lock in target_dir.glob("*.lock"):
         lock.unlink()
+    _cut_cache(sources)
     return facts
+
+
+def _cut_cache(sources: FetchSources) -> None:
+    if sources.hub_cache_max_bytes is None:
+        return
+    evicted = HubCache(sources.hub_cache_dir).shrink(sources.hub_cache_max_bytes)
+    if evicted.commits:
+        log.info("hub_cache_cut", commits=evicted.commits, freed_bytes=evicted.freed_bytes)
 
 
 def _take(cached: Path, target: Path) -> None:
@@ -287,6 +310,7 @@ def _failure_of(error: DebiasError) -> JobFailure:
         UriNotAllowed: JobErrorCode.MODEL_NOT_FOUND,
         NotFound: JobErrorCode.MODEL_NOT_FOUND,
         Gone: JobErrorCode.MODEL_NOT_FOUND,
+        SecretUnreadable: JobErrorCode.SECRET_UNREADABLE,
     }
     code = codes.get(type(error), JobErrorCode.UNSAFE_MODEL_FORMAT)
     hint = "Correct the model or its access as the message says, then send the job again."

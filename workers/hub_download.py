@@ -114,23 +114,28 @@ class HubDownloader:
 
     def _complete(self, source: RepoFile, part: Path, size: int) -> None:
         """Continue `part` until it has `size` bytes."""
-        kept = part.stat().st_size if part.exists() else 0
+        kept = furthest = _size(part)
         self._progress.gained(kept)
         failures = 0
         while kept < size or not part.exists():
-            gained, error = self._continue(source, part, kept, size)
-            failures = 0 if gained else failures + 1
+            error = self._continue(source, part, kept, size)
+            kept = _size(part)
+            # Not what one connection gave: a server that ignores ranges and breaks off each time
+            # gives much, and never gets any further.
+            failures = 0 if kept > furthest else failures + 1
+            furthest = max(furthest, kept)
             if failures >= _MAX_FAILURES:
-                raise error or Unavailable("The model hub sends no data.", retry_after_s=60)
-            if error is not None and not gained:
+                raise error or Unavailable(
+                    f"The model hub ends each download of {source.path} early, at {kept} of {size} "
+                    "bytes.",
+                    retry_after_s=60,
+                )
+            if error is not None and failures:
                 self._pause(min(error.retry_after_s or 2.0**failures, _MAX_PAUSE_S))
-            kept = part.stat().st_size if part.exists() else 0
+                self._progress.step(0)
 
-    def _continue(
-        self, source: RepoFile, part: Path, kept: int, size: int
-    ) -> tuple[int, Unavailable | None]:
-        """Append what one connection gives; return the bytes gained and how it ended."""
-        before = kept
+    def _continue(self, source: RepoFile, part: Path, kept: int, size: int) -> Unavailable | None:
+        """Append what one connection gives; return what ended it early."""
         try:
             with (
                 self._client.download(source, start=kept) as download,
@@ -139,7 +144,7 @@ class HubDownloader:
                 if download.start < kept:  # the server gave the whole file again
                     self._progress.gained(-kept)
                     file.truncate(0)
-                    before = kept = 0
+                    kept = 0
                 for chunk in download.chunks():
                     kept += len(chunk)
                     file.write(chunk)
@@ -147,8 +152,12 @@ class HubDownloader:
                     if kept > size:
                         break  # more than the listing says: the digest will not fit
         except Unavailable as exc:
-            return kept - before, exc
-        return kept - before, None
+            return exc
+        return None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _is(file: PinnedFile, path: Path, digest: str) -> bool:

@@ -19,6 +19,7 @@ from app.metrics import HttpMetrics, StateCollector
 from app.security.signing import DownloadSigner
 from app.services.connections import hub_of, store_of
 from app.services.context import ServiceContext
+from app.services.hub_cache_keeper import HubCacheKeeper
 from app.services.measures import measure_service
 from app.services.model_intake import IntakeSettings
 from app.settings import Settings
@@ -47,6 +48,9 @@ def open_runtime(
         store = store_of(settings)
         hub = stack.enter_context(hub_of(settings))
         loops = _start_loops(settings, database, stack) if maintenance else None
+        cache_keeper = HubCacheKeeper(settings.hub_cache_dir, settings.hub_cache_max_bytes)
+        cache_keeper.start()
+        stack.callback(cache_keeper.stop)
         readiness = ReadinessMonitor(database, store, broker_ok=loops.broker_ok if loops else None)
         readiness.start()
         stack.callback(readiness.stop)

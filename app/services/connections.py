@@ -1,6 +1,7 @@
 """Open what the settings name outside of the database: the object store and the model hub."""
 
 from app.integrations.hub import HubClient
+from app.integrations.hub.transport import open_http
 from app.settings import Settings
 from app.storage.objects import ObjectStore, open_store
 
@@ -21,4 +22,5 @@ def store_of(settings: Settings) -> ObjectStore:
 def hub_of(settings: Settings) -> HubClient:
     """Make the client of the model hub; the caller closes it."""
     token = settings.hub_token.get_secret_value() if settings.hub_token else None
-    return HubClient(str(settings.hub_endpoint), token=token)
+    http = open_http(settings.hub_ca_bundle)
+    return HubClient(str(settings.hub_endpoint), token=token, http=http)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import structlog
+
 from app.demo_models import DEMO_MODELS, DEMO_MODELS_DIR
 from app.domain.errors import Finding, ModelNotFound, UriNotAllowed
 from app.domain.models import FileFact
@@ -16,6 +18,8 @@ from app.integrations.hub.cache import CommitCache
 from app.security.model_files import is_allowed_file, is_weight_file
 from app.security.paths import is_plain_name, resolve_below
 from app.security.safetensors_check import unsafe
+
+log = structlog.get_logger()
 
 ReadBlob = Callable[[str, int, int], bytes]
 
@@ -158,7 +162,7 @@ class HubReader:
                 self._file(name), len(head), max(wanted, end), deadline=self._deadline
             )
             if self._cache:
-                self._cache.put(kept, head)
+                _keep(self._cache, kept, head)
         self._heads[name] = head
         return head[start:end]
 
@@ -176,12 +180,20 @@ def open_hub(
     cache = None
     if not listing.restricted:
         cache = _cache(client, repo_id, listing.commit, cache_dir)
-        cache.put(_LISTING, json.dumps(dataclasses.asdict(listing)).encode())
+        _keep(cache, _LISTING, json.dumps(dataclasses.asdict(listing)).encode())
     return HubReader(client, repo_id, listing, cache=cache, deadline=deadline), listing
 
 
+def _keep(cache: CommitCache, name: str, data: bytes) -> None:
+    """Keep what was read. Without room for it the request goes on: the hub can be read again."""
+    try:
+        cache.put(name, data)
+    except OSError as exc:
+        log.warning("hub_cache_not_written", reason=str(exc))
+
+
 def _cache(client: HubClient, repo_id: str, commit: str, cache_dir: Path) -> CommitCache:
-    return CommitCache(cache_dir, endpoint=client.endpoint, repo_id=repo_id, commit=commit)
+    return CommitCache(cache_dir, endpoint=client.cache_scope, repo_id=repo_id, commit=commit)
 
 
 def _kept_listing(
@@ -192,9 +204,12 @@ def _kept_listing(
     kept = _cache(client, repo_id, revision, cache_dir).get(_LISTING)
     if kept is None:
         return None
-    content = json.loads(kept)
-    files = tuple(HubFile(**file) for file in content["files"])
-    return RepoListing(content["commit"], content["restricted"], files)
+    try:
+        content = json.loads(kept)
+        files = tuple(HubFile(**file) for file in content["files"])
+        return RepoListing(content["commit"], content["restricted"], files)
+    except (ValueError, KeyError, TypeError):  # damaged on the disk, or of another release
+        return None
 
 
 def open_folder(models_dir: Path | None, name: str) -> FolderReader:

@@ -24,6 +24,7 @@ from app.domain.sources import (
     VersionSource,
 )
 from app.integrations.hub import HubClient
+from app.integrations.hub.eviction import HubCache
 from app.services.model_intake import IntakeSettings, inspect_source
 from tests.hub_stand_in import GOOD_TOKEN, HubStandIn
 from tests.model_files import CONFIG, llama_folder, llama_shapes, safetensors, sharded_llama_folder
@@ -52,6 +53,7 @@ class Worker:
         self.progress: list[tuple[int, int]] = []
         self._intake = IntakeSettings(folder / "intake", hub=self.client, budget_s=20.0)
         self.cache = folder / "cache"
+        self.cache_max_bytes: int | None = None
         self.target = folder / "target"
 
     def pin(self, repo_id: str = "org/model") -> PinnedModel:
@@ -64,7 +66,9 @@ class Worker:
         target: Path | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> list[FileFact]:
-        sources = FetchSources(self.cache, hub=self.client, pause=self.pauses.append)
+        sources = FetchSources(
+            self.cache, self.cache_max_bytes, hub=self.client, pause=self.pauses.append
+        )
         return fetch_model(
             pinned,
             target or self.target,
@@ -225,6 +229,45 @@ def test_hub_that_stays_busy_fails_the_attempt_only(hub: HubStandIn, worker: Wor
 
     assert failure.value.retryable
     assert failure.value.code is JobErrorCode.DEPENDENCY_FAILED
+
+
+def test_hub_that_never_gets_any_further_is_given_up(hub: HubStandIn, worker: Worker) -> None:
+    hub.add("org/model", llama_folder(model__safetensors=safetensors(LARGE)))
+    pinned = worker.pin()
+    hub.faults.cut_after = [100_000] * 50
+    hub.faults.ignore_ranges = True
+
+    with pytest.raises(JobFailure) as failure:
+        worker.fetch(pinned)
+
+    assert failure.value.code is JobErrorCode.DEPENDENCY_FAILED
+    assert failure.value.retryable
+
+
+def test_login_page_is_not_taken_for_the_model(hub: HubStandIn, worker: Worker) -> None:
+    hub.add("org/model", llama_folder())
+    pinned = worker.pin()
+    hub.faults.page = b"<html>Sign in</html>"
+
+    with pytest.raises(JobFailure, match="login page") as failure:
+        worker.fetch(pinned)
+
+    assert failure.value.code is JobErrorCode.DEPENDENCY_FAILED
+
+
+def test_cache_is_cut_after_a_model_was_fetched(
+    hub: HubStandIn, worker: Worker, tmp_path: Path
+) -> None:
+    hub.add("org/first", llama_folder())
+    hub.add("org/second", llama_folder(README__md=b"# other"))
+    worker.fetch(worker.pin("org/first"), target=tmp_path / "first")
+    (first,) = HubCache(worker.cache).commits()
+    worker.cache_max_bytes = int(1.5 * first.size_bytes)
+
+    worker.fetch(worker.pin("org/second"), target=tmp_path / "second")
+
+    assert [path.read_bytes() for path in worker.cache.rglob("README.md")] == [b"# other"]
+    assert (tmp_path / "first" / "model.safetensors").exists()
 
 
 def test_wrong_bytes_are_downloaded_once_more_and_then_refused(

@@ -4,20 +4,54 @@ The hub answers 401 for a repository that does not exist as well as for one that
 its `X-Error-Code` header tells the cases apart where it is sent.
 """
 
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
 import httpx
 
 from app.domain.errors import DebiasError, Finding, ModelGated, ModelNotFound, Unavailable
 
 _MAX_RETRY_AFTER_S = 3600
 _RETRY_AFTER_S = 10
+# Until an operator has changed a setting, asking again is of little use.
+_MISCONFIGURED_S = 60
+_BUSY = frozenset({408, 425, 429})
 
 
-def unreachable() -> Unavailable:
-    """Make the error for a hub that cannot be reached."""
+def unreachable(reason: str | None = None) -> Unavailable:
+    """Make the error for a hub that cannot be reached, or not be read to the end."""
     return Unavailable(
-        "The model hub cannot be reached. Send the request again later.",
+        "The model hub cannot be reached"
+        + (f": {reason}" if reason else "")
+        + ". Send the request again later.",
         retry_after_s=_RETRY_AFTER_S,
     )
+
+
+def not_a_hub(what: str) -> Unavailable:
+    """Make the error for an answer that no hub gives."""
+    return Unavailable(
+        f"The model hub's address {what}. The operator should check DEBIAS_HUB_ENDPOINT, and that "
+        "no proxy or login page stands in between.",
+        retry_after_s=_MISCONFIGURED_S,
+    )
+
+
+def circular(host: str) -> Unavailable:
+    """Make the error for redirects without an end."""
+    return not_a_hub(f"redirects again and again, the last time to {host}")
+
+
+def downgraded(host: str) -> Unavailable:
+    """Make the error for a redirect that leaves https."""
+    return not_a_hub(f"redirects from https to unprotected http on {host}, which is not followed")
+
+
+def unusable_bundle(path: Path | None) -> Unavailable:
+    """Make the error for authorities that cannot be read."""
+    named = f"DEBIAS_HUB_CA_BUNDLE={path}" if path else "SSL_CERT_FILE or SSL_CERT_DIR"
+    return Unavailable(f"{named} holds no certificates in PEM form. Correct the path or the file.")
 
 
 def refusal(
@@ -29,7 +63,7 @@ def refusal(
     whether the refusing host was sent a token.
     """
     status, code = response.status_code, response.headers.get("x-error-code", "")
-    if status == 429 or status >= 500:
+    if status in _BUSY or status >= 500:
         return _busy(response)
     if code == "GatedRepo":
         return _gated(repo_id, with_token=with_token)
@@ -41,24 +75,42 @@ def refusal(
         return _bad_token()
     if status == 403:
         return _forbidden(repo_id, with_token=with_token)
-    return _repo_missing(repo_id, with_token=with_token)
+    if code == "RepoNotFound" or status in (401, 404, 410):
+        return _repo_missing(repo_id, with_token=with_token)
+    if status == 407:
+        return not_a_hub("is behind a proxy that asks for a name and a password (HTTPS_PROXY)")
+    return not_a_hub(f"answers {status} to a request that every hub knows")
 
 
 def _busy(response: httpx.Response) -> Unavailable:
-    value = response.headers.get("retry-after", "")
-    wait = int(value) if value.isascii() and value.isdigit() else _RETRY_AFTER_S
-    wait = min(max(wait, 1), _MAX_RETRY_AFTER_S)
+    wait = _retry_after_s(response.headers.get("retry-after", ""))
     reason = "limits our requests" if response.status_code == 429 else "has a fault at present"
     return Unavailable(
         f"The model hub {reason}. Send the request again in {wait} s.", retry_after_s=wait
     )
 
 
+def _retry_after_s(value: str) -> int:
+    """Read the header's seconds or date; what is neither, or absurd, becomes a usual wait."""
+    wait = _RETRY_AFTER_S
+    if value.isascii() and value.isdigit():
+        wait = int(value[:9])
+    elif value:
+        try:
+            moment = parsedate_to_datetime(value)
+        except ValueError:
+            moment = None
+        if moment is not None and moment.tzinfo is not None:
+            wait = round((moment - datetime.now(UTC)).total_seconds())
+    return min(max(wait, 1), _MAX_RETRY_AFTER_S)
+
+
 def _gated(repo_id: str, *, with_token: bool) -> ModelGated:
     if with_token:
         message = (
             f"{repo_id} is gated, and the account of the service's hub token was not given access."
-            " Accept the model's terms on its hub page with that account, then send the job again."
+            " Accept the model's terms on its hub page with that account, then send the job again. "
+            "A fine-grained token must also allow reading gated repositories."
         )
     else:
         message = (
@@ -86,6 +138,7 @@ def _forbidden(repo_id: str, *, with_token: bool) -> ModelGated:
 
 
 def _repo_missing(repo_id: str, *, with_token: bool) -> ModelNotFound:
+    # Said as it is: to whoever may not see a repository, the hub answers as if there were none.
     reason = (
         "or it is private and the service's token may not see it"
         if with_token

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.domain.errors import Unavailable
+from app.integrations.hub.errors import not_a_hub
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -58,7 +59,4 @@ def _file(entry: Mapping[str, Any]) -> HubFile:
 
 
 def _not_a_hub() -> Unavailable:
-    return Unavailable(
-        "The answer of the model hub cannot be understood. The operator should check HUB_ENDPOINT.",
-        retry_after_s=60,
-    )
+    return not_a_hub("answers with something else than a listing of a repository")
