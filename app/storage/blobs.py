@@ -2,13 +2,16 @@
 
 import hashlib
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.domain.errors import Internal
-from app.storage.hashing import hash_file
+from app.storage.hashing import FileDigest
 from app.storage.keys import blob_key
 from app.storage.objects import ObjectStore
+
+_UPLOAD_BYTES = 8
 
 
 class BlobCorrupt(Internal):
@@ -24,17 +27,21 @@ class BlobRef:
     key: str
 
 
-def store_file(store: ObjectStore, project_id: str, path: Path) -> BlobRef:
-    """Store the bytes of a file, unless the project holds them already.
+def store_file(store: ObjectStore, project_id: str, path: Path, digest: FileDigest) -> BlobRef:
+    """Store the bytes of a file under a name that no other upload has.
 
     The caller inserts its row afterwards: a crash in between leaves bytes without a row, which
     garbage collection finds, and never a row without bytes.
     """
-    digest = hash_file(path)
-    ref = BlobRef(digest.sha256, digest.size_bytes, blob_key(project_id, digest.sha256))
-    if not _is_stored(store, ref):
-        store.put_file(ref.key, path)
-    return ref
+    key = blob_key(project_id, digest.sha256, secrets.token_hex(_UPLOAD_BYTES))
+    store.put_file(key, path)
+    return BlobRef(digest.sha256, digest.size_bytes, key)
+
+
+def is_stored(store: ObjectStore, key: str, size_bytes: int) -> bool:
+    """Tell whether the store holds an object of this size under the key."""
+    found = store.head(key)
+    return found is not None and found.size_bytes == size_bytes
 
 
 def fetch_file(store: ObjectStore, ref: BlobRef, path: Path) -> None:
@@ -54,8 +61,3 @@ def fetch_file(store: ObjectStore, ref: BlobRef, path: Path) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _is_stored(store: ObjectStore, ref: BlobRef) -> bool:
-    found = store.head(ref.key)
-    return found is not None and found.size_bytes == ref.size_bytes

@@ -8,9 +8,9 @@ anywhere, but let the process that forks never use one.
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -18,11 +18,18 @@ from urllib.parse import unquote, urlsplit
 
 from app.domain.errors import Gone, StorageUnavailable
 from app.storage.keys import validate_key
-from app.storage.local_files import make_private_directory, write_durably
+from app.storage.local_files import (
+    delete_file,
+    make_private_directory,
+    remove_empty_directories,
+    unfinished_files,
+    write_durably,
+)
+from app.storage.s3 import S3Location
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
-    from obstore.store import LocalStore, MemoryStore, S3Config, S3Store
+    from obstore.store import LocalStore, MemoryStore, S3Store
 
     Client = LocalStore | MemoryStore | S3Store
 
@@ -31,7 +38,6 @@ STREAM_CHUNK_BYTES = 1 << 20
 # hold the largest checkpoint in sight (160 GB).
 PART_BYTES = 16 << 20
 PART_CONCURRENCY = 4
-MAX_RETRIES = 5
 # How long a client of ours should wait after the store's retries were used up.
 RETRY_AFTER_S = 5
 
@@ -47,6 +53,14 @@ class ObjectInfo:
     key: str
     size_bytes: int
     modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A write that never ended; `name` means something to its store only."""
+
+    name: str
+    size_bytes: int
 
 
 class ObjectStore(Protocol):
@@ -83,6 +97,21 @@ class ObjectStore(Protocol):
         """Delete the object if the key holds one."""
         ...
 
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Delete the objects of all these keys that hold one, in as few requests as can be."""
+        ...
+
+    def unfinished(self, *, before: datetime) -> Sequence[Unfinished]:
+        """List what writers that were killed before that moment left behind unseen.
+
+        Nothing on S3: its own lifecycle rule ends unfinished uploads, and no client lists them.
+        """
+        ...
+
+    def tidy(self, left: Sequence[Unfinished], *, before: datetime) -> None:
+        """Delete what `unfinished` has found, and directories that were empty at that moment."""
+        ...
+
     def signed_url(self, key: str, *, expires_in_s: int) -> str | None:
         """Make a URL that reads the object from the store itself; None where it cannot."""
         ...
@@ -108,7 +137,7 @@ def open_store(
     if parts.scheme != "s3" or not parts.netloc:
         raise ValueError("the store URL must be file:///directory or s3://bucket/prefix")
 
-    location = _S3Location(
+    location = S3Location(
         bucket=parts.netloc,
         prefix=parts.path.strip("/"),
         endpoint_url=endpoint_url,
@@ -118,57 +147,6 @@ def open_store(
         force_path_style=force_path_style,
     )
     return ObstoreStore(location.connect)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _S3Location:
-    bucket: str
-    prefix: str
-    endpoint_url: str | None
-    region: str | None
-    access_key_id: str | None
-    secret_access_key: str | None = field(repr=False)
-    force_path_style: bool
-
-    def connect(self) -> "S3Store":
-        from obstore.store import S3Store
-
-        return S3Store(
-            self.bucket,
-            prefix=self.prefix or None,
-            config=self._config(),
-            client_options={
-                "allow_http": (self.endpoint_url or "").startswith("http://"),
-                # Silence ends a request, length does not: a download may take hours.
-                "connect_timeout": timedelta(seconds=5),
-                "read_timeout": timedelta(seconds=60),
-                "timeout": timedelta(days=1),
-            },
-            retry_config={
-                # Waits grow from 0.1 s by powers of two, each with jitter.
-                "max_retries": MAX_RETRIES,
-                "retry_timeout": timedelta(minutes=2),
-            },
-        )
-
-    def _config(self) -> "S3Config":
-        config: S3Config = {
-            "virtual_hosted_style_request": not self.force_path_style,
-            "checksum_algorithm": "SHA256",
-        }
-        if self.endpoint_url is not None:
-            endpoint = self.endpoint_url.rstrip("/")
-            # obstore puts the bucket into the path only; into the host is left to its callers.
-            if not self.force_path_style:
-                endpoint = endpoint.replace("://", f"://{self.bucket}.", 1)
-            config["endpoint"] = endpoint
-        if self.region is not None:
-            config["region"] = self.region
-        if self.access_key_id is not None:
-            config["access_key_id"] = self.access_key_id
-        if self.secret_access_key is not None:
-            config["secret_access_key"] = self.secret_access_key
-        return config
 
 
 class ObstoreStore:
@@ -240,6 +218,23 @@ class ObstoreStore:
         with suppress(ObjectMissing), _store_errors():
             obstore.delete(self._client(), validate_key(key))
 
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Delete many objects, on S3 a thousand a request."""
+        import obstore
+
+        paths = [validate_key(key) for key in keys]
+        if paths:
+            with suppress(ObjectMissing), _store_errors():
+                obstore.delete(self._client(), paths)
+
+    def unfinished(self, *, before: datetime) -> Sequence[Unfinished]:
+        """Give nothing: where there is something, it cannot be seen."""
+        del before
+        return []
+
+    def tidy(self, left: Sequence[Unfinished], *, before: datetime) -> None:
+        """Do nothing: there is nothing that `unfinished` has found."""
+
     def signed_url(self, key: str, *, expires_in_s: int) -> str | None:
         """Presign a GET where the store is S3."""
         import obstore
@@ -256,14 +251,17 @@ class ObstoreStore:
     def _put(self, key: str, source: BinaryIO) -> None:
         import obstore
 
-        with _store_errors():
-            obstore.put(
-                self._client(),
-                key,
-                source,
-                chunk_size=PART_BYTES,
-                max_concurrency=PART_CONCURRENCY,
-            )
+        try:
+            with _store_errors():
+                obstore.put(
+                    self._client(),
+                    key,
+                    source,
+                    chunk_size=PART_BYTES,
+                    max_concurrency=PART_CONCURRENCY,
+                )
+        except ObjectMissing as exc:
+            raise _unavailable("The bucket of the object store is gone.") from exc
 
     def _check_size(self, key: str, size_bytes: int) -> None:
         stored = self.head(key)
@@ -293,6 +291,29 @@ class FileStore(ObstoreStore):
 
         make_private_directory(self._root)
         return LocalStore(self._root)
+
+    def delete(self, key: str) -> None:
+        """Delete the file, and the directories that are empty without it."""
+        with suppress(ObjectMissing), _store_errors():
+            delete_file(self._root / validate_key(key), self._root)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Delete the files one by one."""
+        for key in keys:
+            self.delete(key)
+
+    def unfinished(self, *, before: datetime) -> Sequence[Unfinished]:
+        """List the temporary files of writers that were killed."""
+        with _store_errors():
+            found = unfinished_files(self._root, before=before.timestamp())
+            return [Unfinished(str(path), size_bytes) for path, size_bytes in found]
+
+    def tidy(self, left: Sequence[Unfinished], *, before: datetime) -> None:
+        """Delete temporary files and empty directories."""
+        with _store_errors():
+            for file in left:
+                Path(file.name).unlink(missing_ok=True)
+            remove_empty_directories(self._root, before=before.timestamp())
 
     def _put(self, key: str, source: BinaryIO) -> None:
         with _store_errors():

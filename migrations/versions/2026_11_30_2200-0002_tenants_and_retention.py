@@ -43,6 +43,7 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("replaced_by_id", sa.Uuid(), nullable=True))
     with op.batch_alter_table("job_attempts", schema=None) as batch_op:
         batch_op.add_column(sa.Column("device", sa.String(length=64), nullable=True))
+    _allow_blob_states("stored", "deleting", "deleted")
     _create_audit_log()
     _create_project_secrets()
     op.create_index(
@@ -65,6 +66,9 @@ def downgrade() -> None:
     op.drop_index("ix_jobs_counts", table_name="jobs")
     op.drop_table("project_secrets")
     op.drop_table("audit_log")
+    # The old release calls bytes that are gone by the name it has for those that are going.
+    op.execute("UPDATE blobs SET state = 'deleting' WHERE state = 'deleted'")
+    _allow_blob_states("stored", "deleting")
     with op.batch_alter_table("job_attempts", schema=None) as batch_op:
         batch_op.drop_column("device")
     with op.batch_alter_table("api_keys", schema=None) as batch_op:
@@ -79,6 +83,13 @@ def downgrade() -> None:
 
 def _index_name(table: str, columns: tuple[str, ...]) -> str:
     return f"ix_{table}_{'_'.join(columns)}"
+
+
+def _allow_blob_states(*states: str) -> None:
+    listed = ", ".join(f"'{state}'" for state in states)
+    with op.batch_alter_table("blobs", schema=None) as batch_op:
+        batch_op.drop_constraint(op.f("ck_blobs_state"), type_="check")
+        batch_op.create_check_constraint(op.f("ck_blobs_state"), f"state IN ({listed})")
 
 
 def _create_audit_log() -> None:

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from app.db.repositories.outputs import NewArtifact, StoredBlob
+from app.db.repositories.blobs import StoredBlob
+from app.db.repositories.outputs import NewArtifact
 from tests.execution import resolved_spec
 from tests.model_files import CONFIG, llama_shapes, safetensors
 from workers.attempt.publish import describe_version

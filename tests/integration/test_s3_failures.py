@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from app.domain.errors import StorageUnavailable
-from app.storage.objects import MAX_RETRIES, PART_BYTES, ObjectStore, open_store
+from app.storage.objects import PART_BYTES, ObjectStore, open_store
+from app.storage.s3 import MAX_RETRIES
 from tests.s3_stand_in import Script, failing_s3
 
 

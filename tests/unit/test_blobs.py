@@ -6,29 +6,18 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from app.storage.blobs import BlobCorrupt, BlobRef, fetch_file, store_file
+from app.storage.blobs import BlobCorrupt, BlobRef, fetch_file, is_stored, store_file
 from app.storage.hashing import hash_file, repr_digest
+from app.storage.keys import BlobAddress, parse_key
 from app.storage.objects import ObjectMissing, ObstoreStore
 
 DATA = b"weights"
 SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
-class CountingStore(ObstoreStore):
-    """Counts what is uploaded."""
-
-    def __init__(self) -> None:
-        super().__init__(MemoryStore)
-        self.uploads: list[str] = []
-
-    def put_file(self, key: str, path: Path) -> None:
-        self.uploads.append(key)
-        super().put_file(key, path)
-
-
 @pytest.fixture
-def store() -> CountingStore:
-    return CountingStore()
+def store() -> ObstoreStore:
+    return ObstoreStore(MemoryStore)
 
 
 @pytest.fixture
@@ -38,48 +27,52 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_is_stored_under_its_hash(store: CountingStore, file: Path) -> None:
-    ref = store_file(store, "prj_1", file)
+def stored(store: ObstoreStore, file: Path, project: str = "prj_1") -> BlobRef:
+    return store_file(store, project, file, hash_file(file))
 
-    assert ref == BlobRef(SHA256, 7, f"p/prj_1/blobs/sha256/{SHA256[:2]}/{SHA256[2:4]}/{SHA256}")
+
+def test_a_file_is_stored_under_its_hash(store: ObstoreStore, file: Path) -> None:
+    ref = stored(store, file)
+
+    assert (ref.sha256, ref.size_bytes) == (SHA256, 7)
+    assert parse_key(ref.key) == BlobAddress("prj_1", SHA256)
     assert b"".join(store.stream(ref.key)) == DATA
 
 
-def test_the_same_bytes_are_uploaded_once(store: CountingStore, file: Path) -> None:
-    first = store_file(store, "prj_1", file)
-
-    assert store_file(store, "prj_1", file) == first
-    assert len(store.uploads) == 1
+def test_no_two_uploads_have_the_same_key(store: ObstoreStore, file: Path) -> None:
+    """So the late deletion of one never meets the other."""
+    assert stored(store, file).key != stored(store, file).key
 
 
-def test_projects_share_no_blobs(store: CountingStore, file: Path) -> None:
-    store_file(store, "prj_1", file)
+def test_projects_share_no_blobs(store: ObstoreStore, file: Path) -> None:
+    other = stored(store, file, "prj_2")
 
-    other = store_file(store, "prj_2", file)
-
-    assert other.key in store.uploads
-    assert len(store.uploads) == 2
+    assert parse_key(other.key) == BlobAddress("prj_2", SHA256)
 
 
-def test_a_blob_of_the_wrong_size_is_uploaded_again(store: CountingStore, file: Path) -> None:
-    ref = store_file(store, "prj_1", file)
-    store.put_bytes(ref.key, DATA[:3])
+@pytest.mark.parametrize(("size_bytes", "found"), [(7, True), (6, False)])
+def test_a_blob_is_stored_when_it_has_its_size(
+    store: ObstoreStore, file: Path, size_bytes: int, found: bool
+) -> None:
+    ref = stored(store, file)
 
-    store_file(store, "prj_1", file)
-
-    assert b"".join(store.stream(ref.key)) == DATA
+    assert is_stored(store, ref.key, size_bytes) is found
 
 
-def test_a_fetched_file_is_the_stored_one(store: CountingStore, file: Path, tmp_path: Path) -> None:
-    ref = store_file(store, "prj_1", file)
+def test_what_nobody_stored_is_not_stored(store: ObstoreStore) -> None:
+    assert not is_stored(store, "p/nothing", 0)
+
+
+def test_a_fetched_file_is_the_stored_one(store: ObstoreStore, file: Path, tmp_path: Path) -> None:
+    ref = stored(store, file)
 
     fetch_file(store, ref, tmp_path / "fetched")
 
     assert (tmp_path / "fetched").read_bytes() == DATA
 
 
-def test_changed_bytes_are_not_delivered(store: CountingStore, file: Path, tmp_path: Path) -> None:
-    ref = store_file(store, "prj_1", file)
+def test_changed_bytes_are_not_delivered(store: ObstoreStore, file: Path, tmp_path: Path) -> None:
+    ref = stored(store, file)
     store.put_bytes(ref.key, b"wEights")
 
     with pytest.raises(BlobCorrupt):
@@ -88,8 +81,8 @@ def test_changed_bytes_are_not_delivered(store: CountingStore, file: Path, tmp_p
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_missing_blob_leaves_no_file(store: CountingStore, file: Path, tmp_path: Path) -> None:
-    ref = store_file(store, "prj_1", file)
+def test_a_missing_blob_leaves_no_file(store: ObstoreStore, file: Path, tmp_path: Path) -> None:
+    ref = stored(store, file)
     store.delete(ref.key)
 
     with pytest.raises(ObjectMissing):

@@ -32,15 +32,18 @@ PUBLIC_BY_SIGNATURE = {"/downloads/{artifact_id}"}
 
 CODE_LOADERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 
-# Functions over all projects: start-up, authentication, a checked signature, and monitoring.
+# Functions over all projects: start-up, authentication, a checked signature, operators' work, and
+# monitoring.
 OVER_ALL_PROJECTS = {
     "keys.py": {"find_key", "note_key_use"},
-    "projects.py": {"count_waiting_of_all", "find_project", "add_project"},
+    "projects.py": {"count_waiting_of_all", "find_project", "add_project", "page_of_projects"},
     "artifacts.py": {"find_artifact"},
     "audit.py": {"page_of_all"},
+    "secrets.py": {"secrets_of_all", "reseal_secret"},
 }
-# Dispatch, attempts (whose project is that of the job they hold under a fence), and monitoring.
-SERVICE_WIDE = {"execution.py", "outputs.py", "operations.py"}
+# Dispatch, attempts (whose project is that of the job they hold under a fence), retention, and
+# monitoring.
+SERVICE_WIDE = {"execution.py", "outputs.py", "operations.py", "blobs.py", "retention.py"}
 
 Finder = Callable[[ast.AST], bool]
 

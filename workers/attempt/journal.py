@@ -172,6 +172,17 @@ class Journal:
         """
         return self._write(action, closing=False)
 
+    def write_aside(self, action: Callable[[Session, Job, datetime], T]) -> T:
+        """Like `write`, but leave what waits to the heartbeat, which paces the progress."""
+        with self._writing:
+            if self._closed:
+                raise Fenced
+            try:
+                with self._database.write() as session:
+                    return action(session, *self._lock_job(session))
+            except UNREACHABLE as exc:
+                raise DatabaseUnreachable(str(exc)) from exc
+
     def close(self, action: Callable[[Session, Job, datetime], T]) -> T:
         """Like `write`, for the outcome: nothing can be written after it."""
         return self._write(action, closing=True)

@@ -11,6 +11,7 @@ import structlog
 from safetensors import SafetensorError
 from sqlalchemy.orm import Session
 
+from app.db.repositories.blobs import BlobVanished, confirm_blobs
 from app.db.repositories.execution import Claim
 from app.db.repositories.outputs import (
     NewPoint,
@@ -23,8 +24,8 @@ from app.domain.errors import DebiasError
 from app.domain.states import Phase
 from app.storage.blobs import BlobRef
 from workers.attempt.journal import Journal
-from workers.attempt.patient_store import PatientStore
-from workers.attempt.storage_quota import hold_blobs, require_room
+from workers.attempt.patient_store import PatientStore, upload_failure
+from workers.attempt.storage_quota import require_room
 from workers.runtime.checkpoints import PointFiles, read_point, write_point
 from workers.runtime.context import Arrays, Checkpoint, PhaseOutput
 
@@ -103,7 +104,7 @@ class PointStore:
         point = NewPoint(phase, step, stored_state, stored_arrays, self._engine_version)
 
         def insert(session: Session, job: Job, now: datetime) -> None:
-            hold_blobs(session, job, blobs, now=now)
+            confirm_blobs(session, job.project_id, blobs, now=now)
             insert_point(session, job, point, now=now)
             if also is not None:
                 also(session, job, now)
@@ -111,7 +112,10 @@ class PointStore:
         if step is not None:
             data = {"phase": str(phase), "step": step, "action": "saved"}
             self._journal.event("job.checkpoint", data)
-        self._journal.patiently(lambda: self._journal.write(insert))
+        try:
+            self._journal.patiently(lambda: self._journal.write(insert))
+        except BlobVanished as exc:
+            raise upload_failure(name) from exc
 
     def _newest(self, phase: Phase, *, with_step: bool) -> Found | None:
         """Read the newest point that fits and is whole; say so where there was one that is not."""

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.db.events import append_event
+from app.db.repositories.blobs import BlobVanished, confirm_blobs
 from app.db.repositories.execution import Claim
 from app.db.repositories.outputs import (
     NewArtifact,
@@ -30,8 +31,8 @@ from app.domain.specs import ResolvedSpec
 from app.domain.states import Actor, AttemptOutcome, JobStatus
 from app.security.safetensors_check import read_header
 from workers.attempt.journal import Journal
-from workers.attempt.patient_store import PatientStore
-from workers.attempt.storage_quota import hold_blobs, require_room
+from workers.attempt.patient_store import PatientStore, upload_failure
+from workers.attempt.storage_quota import require_room
 from workers.runtime.context import MethodResult, Stopped
 from workers.runtime.faults import crash_point
 from workers.runtime.results import (
@@ -96,15 +97,16 @@ class Publisher:
         CancelWins
             When somebody asked for a cancel in the meantime.
         JobFailure
-            `quota_exceeded` when the project has no room for the files.
+            `upload_failed` when stored bytes are gone again.
         """
         version = describe_version(publication.spec, artifacts, out_dir)
 
         def write(session: Session, job: Job, now: datetime) -> None:
             if job.status != JobStatus.RUNNING or job.stop_requested == "cancel":
                 raise CancelWins
-            hold_blobs(session, job, [a.blob for a in artifacts], now=now)
-            insert_artifacts(session, job, artifacts, now=now)
+            confirm_blobs(session, job.project_id, [a.blob for a in artifacts], now=now)
+            kept = version is not None and version.register_as is not None
+            insert_artifacts(session, job, artifacts, kept=kept, now=now)
             if version is not None:
                 insert_version(session, job, version, now=now)
             rows = summary_rows(publication.result.summary)
@@ -113,7 +115,10 @@ class Publisher:
             self._succeed(session, job, publication, len(artifacts), now)
 
         crash_point("uploaded", self._claim.attempt)
-        self._journal.patiently(lambda: self._journal.close(write))
+        try:
+            self._journal.patiently(lambda: self._journal.close(write))
+        except BlobVanished as exc:
+            raise upload_failure("the result") from exc
         crash_point("committed", self._claim.attempt)
 
     def _succeed(

@@ -49,7 +49,7 @@ class Attempt:
         self._switch = StopSwitch(clock)
         self._activity = Activity(clock)
         project = project_key(claim.project_id)
-        self._storage = PatientStore(services.store, project, self._switch)
+        self._storage = PatientStore(services.store, project, self._switch, journal=self._journal)
         self._endings = EndingWriter(services.timing)
         resources = claim.resolved_spec["resources"]
         self._limits = Limits(claim.max_runtime_s, resources["stall_timeout_s"])

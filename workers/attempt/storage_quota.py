@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
+from app.db.repositories.blobs import StoredBlob, record_blob
 from app.db.repositories.execution import Claim
-from app.db.repositories.outputs import StoredBlob, record_blobs
 from app.db.repositories.projects import ProjectRepository
 from app.db.tables import Job
 from app.domain.errors import JobErrorCode, JobFailure
@@ -49,8 +49,10 @@ def require_room(journal: Journal, claim: Claim, paths: Sequence[Path]) -> None:
         raise storage_exceeded(limit=limit, used=used, added=added)
 
 
-def hold_blobs(session: Session, job: Job, blobs: Sequence[StoredBlob], *, now: datetime) -> None:
-    """Record stored bytes as the project's, within its quota. The job's row is held.
+def hold_blob(
+    session: Session, job: Job, blob: StoredBlob, *, instead_of: str | None, now: datetime
+) -> StoredBlob:
+    """Record uploaded bytes as the project's, within its quota, and give the upload that counts.
 
     Exact: the project is locked, so two jobs that end together cannot share one last gap.
 
@@ -61,14 +63,14 @@ def hold_blobs(session: Session, job: Job, blobs: Sequence[StoredBlob], *, now: 
     """
     project = ProjectRepository(session, job.project_id)
     if project.get().max_storage_bytes is None:
-        record_blobs(session, job.project_id, blobs, now=now)
-        return
+        return record_blob(session, job.project_id, blob, now=now, instead_of=instead_of)
     limit = project.lock().max_storage_bytes
     before = project.stored_bytes()
-    record_blobs(session, job.project_id, blobs, now=now)
+    kept = record_blob(session, job.project_id, blob, now=now, instead_of=instead_of)
     added = project.stored_bytes() - before
     if limit is not None and added > 0 and before + added > limit:
         raise storage_exceeded(limit=limit, used=before, added=added)
+    return kept
 
 
 def storage_exceeded(*, limit: int, used: int, added: int) -> JobFailure:

@@ -56,7 +56,7 @@ class ModelRepository:
         return VersionOrigin(row.created_by_job_id, row.base_source or {})
 
     def stored_files(self, version_id: UUID) -> list[StoredFile]:
-        """Files of a version and where their bytes lie, by path."""
+        """Files of a version and where their bytes lie, by path; none once they have expired."""
         statement = (
             sa.select(ModelFile.path, ModelFile.size_bytes, Blob.sha256, Blob.storage_key)
             .join(ModelVersion, ModelVersion.id == ModelFile.model_version_id)
@@ -65,6 +65,7 @@ class ModelRepository:
                 sa.and_(
                     Blob.project_id == ModelVersion.project_id,
                     Blob.sha256 == ModelFile.blob_sha256,
+                    Blob.state == "stored",
                 ),
             )
             .where(

@@ -3,19 +3,17 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from app.db.base import Base
+from app.db.repositories.blobs import StoredBlob
+from app.db.repositories.upsert import insert_into
 from app.db.tables import (
     Artifact,
-    Blob,
     EvaluationResult,
     Job,
     JobCheckpoint,
@@ -24,6 +22,7 @@ from app.db.tables import (
     Model,
     ModelFile,
     ModelVersion,
+    Project,
 )
 from app.domain.canonical import canonical_sha256
 from app.domain.clock import unix_ms
@@ -33,15 +32,6 @@ from app.domain.models import FileFact
 EVALUATION_LEVEL = 0.95
 # Seven parameters each; SQLite takes 32,766 a statement.
 METRICS_PER_STATEMENT = 500
-
-
-@dataclass(frozen=True, slots=True)
-class StoredBlob:
-    """Bytes that lie in the store."""
-
-    sha256: str
-    size_bytes: int
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,32 +94,12 @@ class MetricValue:
     at: datetime
 
 
-def record_blobs(
-    session: Session, project_id: UUID, blobs: Sequence[StoredBlob], *, now: datetime
-) -> None:
-    """Insert the rows of stored bytes; of bytes already known, renew the last reference."""
-    # In one order everywhere: two jobs that store the same bytes must not lock each other out.
-    for _, blob in sorted({blob.sha256: blob for blob in blobs}.items()):
-        statement = _insert(session, Blob).values(
-            project_id=project_id,
-            sha256=blob.sha256,
-            size_bytes=blob.size_bytes,
-            storage_key=blob.key,
-            created_at=now,
-            last_referenced_at=now,
-        )
-        session.execute(
-            statement.on_conflict_do_update(
-                index_elements=["project_id", "sha256"],
-                set_={"last_referenced_at": now, "state": "stored"},
-            )
-        )
-
-
 def insert_artifacts(
-    session: Session, job: Job, artifacts: Sequence[NewArtifact], *, now: datetime
+    session: Session, job: Job, artifacts: Sequence[NewArtifact], *, kept: bool, now: datetime
 ) -> None:
-    """Insert the artifacts of a job whose blobs are recorded."""
+    """Insert the artifacts of a job whose blobs are confirmed; `kept` ones never expire."""
+    days = session.get_one(Project, job.project_id).retention_days
+    expires_at = None if kept else now + timedelta(days=days)
     session.add_all(
         Artifact(
             id=new_id(unix_ms(now)),
@@ -143,6 +113,7 @@ def insert_artifacts(
             media_type=artifact.media_type,
             size_bytes=artifact.blob.size_bytes,
             sha256=artifact.blob.sha256,
+            expires_at=expires_at,
         )
         for artifact in artifacts
     )
@@ -211,7 +182,7 @@ def insert_version(session: Session, job: Job, version: NewVersion, *, now: date
 
 
 def insert_point(session: Session, job: Job, point: NewPoint, *, now: datetime) -> None:
-    """Insert a checkpoint whose blobs are recorded."""
+    """Insert a checkpoint whose blobs are confirmed."""
     arrays = point.arrays
     session.add(
         JobCheckpoint(
@@ -279,7 +250,7 @@ def write_metrics(
     rows = [_metric_row(job_id, attempt, point) for point in latest.values()]
     for first in range(0, len(rows), METRICS_PER_STATEMENT):
         chunk = rows[first : first + METRICS_PER_STATEMENT]
-        statement = _insert(session, MetricPoint).values(chunk)
+        statement = insert_into(session, MetricPoint).values(chunk)
         new = statement.excluded
         session.execute(
             statement.on_conflict_do_update(
@@ -329,7 +300,7 @@ def _evaluation(job: Job, row: NewEvaluation, version: str, now: datetime) -> Ev
 
 def _model_named(session: Session, project_id: UUID, name: str, now: datetime) -> UUID:
     """Find or make the model, and lock its row: two jobs must not take the same number."""
-    statement = _insert(session, Model).values(
+    statement = insert_into(session, Model).values(
         id=new_id(unix_ms(now)),
         created_at=now,
         updated_at=now,
@@ -360,10 +331,3 @@ def _spell(value: float) -> str:
     if math.isnan(value):
         return "nan"
     return "inf" if value > 0 else "-inf"
-
-
-def _insert(session: Session, table: type[Base]) -> Any:
-    """Give the INSERT of this database that knows ON CONFLICT."""
-    if session.get_bind().dialect.name == "postgresql":
-        return postgresql_insert(table)
-    return sqlite_insert(table)

@@ -72,12 +72,15 @@ class ModelFile(Base):
 
 
 class Blob(ProjectScoped, Base):
-    """Bytes in the store, named by their hash, one row per project."""
+    """Bytes in the store, named by their hash, one row per project.
+
+    `deleted` says that the bytes are gone while expired artifacts still name them.
+    """
 
     __tablename__ = "blobs"
     __table_args__ = (
         sa.PrimaryKeyConstraint("project_id", "sha256"),
-        sa.CheckConstraint("state IN ('stored', 'deleting')", name="state"),
+        sa.CheckConstraint("state IN ('stored', 'deleting', 'deleted')", name="state"),
         sa.Index(None, "last_referenced_at"),
         # What a project holds is summed from the index alone.
         sa.Index(None, "project_id", "state", "size_bytes"),

@@ -254,7 +254,7 @@ def write_version(
 
 def _store(caller: Caller, name: str, data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     sha256 = hashlib.sha256(data).hexdigest()
-    key = blob_key(caller.shown_project, sha256)
+    key = blob_key(caller.shown_project, sha256, "1")
     caller.app.store.put_bytes(key, data)
     media_type = _MEDIA_TYPES.get(PurePosixPath(name).suffix, "application/json")
     columns = {
