@@ -10,6 +10,7 @@ from app.db.repositories.execution import jobs_are_moving
 from app.db.session import Database
 from app.db.transition import DISPATCH_TOPIC
 from app.dispatch.broker import Broker, CeleryBroker
+from app.dispatch.deadlines import Deadlines
 from app.dispatch.dispatcher import Dispatcher
 from app.dispatch.outbox import Relay
 from app.dispatch.reaper import Reaper
@@ -19,6 +20,7 @@ from app.settings import Settings
 log = structlog.get_logger()
 
 PURGE_PERIOD_S = 3600.0
+DEADLINE_PERIOD_S = 60.0
 
 
 class Loop:
@@ -83,7 +85,7 @@ class Loop:
 
 
 class MaintenanceLoops:
-    """Relay, dispatcher and reaper of one process.
+    """Relay, dispatcher, reaper and deadlines of one process.
 
     Every step is idempotent and takes its rows under locks, so replicas need no leader.
     """
@@ -103,6 +105,7 @@ class MaintenanceLoops:
         )
         self.relay = Relay(database, {DISPATCH_TOPIC: self._dispatch}, timing=timing)
         self.reaper = Reaper(database, timing=timing)
+        self.deadlines = Deadlines(database)
         self._relay_loop = Loop(
             "relay", self._relay_step, least_s=timing.relay_min_s, most_s=timing.relay_max_s
         )
@@ -110,6 +113,7 @@ class MaintenanceLoops:
             self._relay_loop,
             _periodic("dispatcher", self.dispatcher.run_once, timing.dispatch_s),
             _periodic("reaper", self.reaper.run_once, timing.reaper_s),
+            _periodic("deadlines", self.deadlines.run_once, DEADLINE_PERIOD_S),
             _periodic("purge", self.relay.purge, PURGE_PERIOD_S),
         )
         self._running = False

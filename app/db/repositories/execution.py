@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from app.db.repositories.projects import CPU_DEVICE
 from app.db.tables import Job, JobAttempt, JobCheckpoint, JobEvent, Worker
@@ -94,7 +94,7 @@ class PausedJob:
 
     id: UUID
     paused_at: datetime
-    warned: bool
+    warned_at: datetime | None
 
 
 def lock_dispatch(session: Session) -> None:
@@ -280,20 +280,29 @@ def pending_since_before(session: Session, moment: datetime) -> list[UUID]:
 
 
 def paused_since_before(session: Session, moment: datetime) -> list[PausedJob]:
-    """List jobs that were paused before `moment`, and whether they were warned of their end."""
+    """List jobs that were paused before `moment`, and when they were warned of their end."""
+    paused, warning = aliased(JobEvent), aliased(JobEvent)
     paused_at = (
-        sa.select(sa.func.max(JobEvent.at, type_=UtcTime))
-        .where(JobEvent.job_id == Job.id, JobEvent.type == "job.paused")
+        sa.select(paused.at)
+        .where(paused.job_id == Job.id, paused.type == "job.paused")
+        .order_by(paused.seq.desc())
+        .limit(1)
         .scalar_subquery()
     )
-    warned = sa.exists().where(
-        JobEvent.job_id == Job.id,
-        JobEvent.type == "job.warning",
-        JobEvent.data["code"].as_string() == PAUSE_ENDS_SOON,
-        JobEvent.at >= paused_at,
+    warned_at = (
+        sa.select(warning.at)
+        .where(
+            warning.job_id == Job.id,
+            warning.type == "job.warning",
+            warning.data["code"].as_string() == PAUSE_ENDS_SOON,
+            warning.at > paused_at,
+        )
+        .order_by(warning.seq.desc())
+        .limit(1)
+        .scalar_subquery()
     )
     rows = session.execute(
-        sa.select(Job.id, paused_at, warned).where(
+        sa.select(Job.id, paused_at, warned_at).where(
             Job.status == JobStatus.PAUSED, paused_at < moment
         )
     )
