@@ -23,8 +23,10 @@ from app.db.session import Database
 from app.dispatch.broker import RUN_JOB_TASK, create_celery, queue_of
 from app.dispatch.timing import Timing
 from app.services.connections import hub_of, store_of
+from app.services.secrets import box_of
 from app.settings import Settings
 from workers.attempt.services import AttemptServices
+from workers.disk import WorkerDisk
 from workers.fetch import FetchSources
 from workers.runtime.devices import resolve_device, use_threads
 from workers.runtime.scratch import remove_abandoned
@@ -101,12 +103,18 @@ class WorkerProcess:
         self._children_killed = False
         self._in_database = False
         self._draining_unsaid = False
+        self._shutting_down = False
         self._runner: JobRunner | None = None
         self._tasks_left = settings.jobs_per_child
         facts = SlotFacts(
             classes=options.classes,
             scratch_dir=settings.resolved_scratch_dir,
             scratch_min_free_bytes=settings.scratch_min_free_bytes,
+        )
+        self._disk = WorkerDisk(
+            settings.resolved_scratch_dir,
+            settings.scratch_min_free_bytes,
+            hub_cache_dir=settings.hub_cache_dir,
         )
         self._database = open_parent_database(settings.resolved_database_url)
         self.slot = WorkerSlot(self._database, facts, self._timing)
@@ -181,6 +189,7 @@ class WorkerProcess:
             scratch_dir=settings.resolved_scratch_dir,
             scratch_min_free_bytes=settings.scratch_min_free_bytes,
             fetch=_fetch_sources(settings),
+            secrets=box_of(settings),
             device=resolve_device(self._options.device),
             is_orphaned=lambda: os.getppid() != self._parent_pid,
         )
@@ -193,19 +202,34 @@ class WorkerProcess:
     # In the parent, on its main thread
 
     def every_period(self) -> None:
-        """Write the worker's row; end a worker that no longer gets its messages."""
+        """Write the worker's row; end a worker that is to drain, or gets no more messages."""
+        drain_asked = False
+        self._make_room()
         with self._using_database("report"):
-            self.slot.report()
+            drain_asked = self.slot.report()
+        if drain_asked:
+            self._end_softly("drain_requested")
         with self._using_database("overlooked"):
             if self.slot.is_overlooked():
-                log.error("not_consuming", action="restart")
-                os.kill(self._parent_pid, signal.SIGTERM)
+                self._end_softly("not_consuming")
+
+    def _make_room(self) -> None:
+        """Let cached models give way while too little is free: no job comes to do it meanwhile."""
+        try:
+            self._disk.room_for()
+        except OSError as exc:
+            log.warning("disk_not_measured", reason=str(exc))
 
     def check_guardian(self) -> None:
         """Drain when the process that started this one is gone."""
         pipe = self._options.guardian_pipe
         if pipe is not None and select.select([pipe], [], [], 0)[0]:
-            log.warning("guardian_gone", action="drain")
+            self._end_softly("guardian_gone")
+
+    def _end_softly(self, reason: str) -> None:
+        """Do what SIGTERM does, once: a second SIGTERM would end the child at once."""
+        if not self._shutting_down:
+            log.warning("draining", reason=reason)
             os.kill(self._parent_pid, signal.SIGTERM)
 
     @property
@@ -226,6 +250,7 @@ class WorkerProcess:
         """Let the child know, and see to it that it ends in time."""
         if os.getpid() != self._parent_pid:
             return
+        self._shutting_down = True
         # Celery itself would wait for the child without limit; a second SIGTERM is for the hasty.
         signal.signal(signal.SIGALRM, self._kill_children)
         signal.signal(signal.SIGTERM, self._kill_children)
@@ -271,6 +296,7 @@ class WorkerProcess:
 def _fetch_sources(settings: Settings) -> FetchSources:
     return FetchSources(
         hub_cache_dir=settings.hub_cache_dir,
+        hub_cache_max_bytes=settings.hub_cache_max_bytes,
         models_dir=settings.models_dir,
         hub=hub_of(settings),
     )
@@ -282,7 +308,6 @@ def _timer_step(process: WorkerProcess) -> type[bootsteps.StartStopStep]:
     Not a thread: a fork while another thread holds a lock can hang the child.
     """
 
-        hub_cache_max_bytes=settings.hub_cache_max_bytes,
     class SlotTimers(bootsteps.StartStopStep):  # type: ignore[misc]
         requires = ("celery.worker.consumer.tasks:Tasks",)
 

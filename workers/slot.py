@@ -111,8 +111,14 @@ class WorkerSlot:
             log.info("worker_registered", worker=str(self.identity.id), device=device)
         add_to_outbox(session, DISPATCH_TOPIC, self.identity.id, now=now)
 
-    def report(self, *, state: str | None = None) -> None:
-        """Write that the worker lives, and its state where that changes."""
+    def report(self, *, state: str | None = None) -> bool:
+        """Write that the worker lives, and its state where that changes.
+
+        Returns
+        -------
+        bool
+            Whether an operator has asked this worker to drain.
+        """
         with self._database.write() as session:
             now = self._database.now(session)
             values: dict[str, Any] = {"last_seen_at": now, **self._disk()}
@@ -120,7 +126,13 @@ class WorkerSlot:
             values["state"] = state or sa.case(
                 (Worker.state == "lost", "ready"), else_=Worker.state
             )
-            session.execute(sa.update(Worker).where(Worker.id == self.identity.id).values(**values))
+            asked = session.execute(
+                sa.update(Worker)
+                .where(Worker.id == self.identity.id)
+                .values(**values)
+                .returning(Worker.drain_requested)
+            ).scalar_one_or_none()
+            return bool(asked)
 
     def is_overlooked(self) -> bool:
         """Tell whether this worker sits idle although a message has long been waiting for it.

@@ -77,6 +77,7 @@ ArtifactsReader = Annotated[Caller, Depends(RequireScope(Scope.ARTIFACTS_READ))]
 KeysManager = Annotated[Caller, Depends(RequireScope(Scope.KEYS_MANAGE))]
 SecretsManager = Annotated[Caller, Depends(RequireScope(Scope.SECRETS_MANAGE))]
 AuditReader = Annotated[Caller, Depends(RequireScope(Scope.AUDIT_READ))]
+Administrator = Annotated[Caller, Depends(RequireScope(Scope.ADMIN))]
 AnyCaller = Annotated[Caller, Depends(RequireScope(Scope.PROFILE_READ))]
 
 
@@ -94,6 +95,14 @@ def _key_id(key_id: Annotated[str, Path(description="`key_` and 26 characters.")
     return _parsed(IdPrefix.KEY, key_id)
 
 
+def _project_id(project_id: Annotated[str, Path(description="`prj_` and 26 characters.")]) -> UUID:
+    return _parsed(IdPrefix.PROJECT, project_id)
+
+
+def _worker_id(worker_id: Annotated[str, Path(description="`wrk_` and 26 characters.")]) -> UUID:
+    return _parsed(IdPrefix.WORKER, worker_id)
+
+
 def _parsed(prefix: IdPrefix, text: str) -> UUID:
     value = parse_id(prefix, text)
     if value is None:
@@ -104,6 +113,8 @@ def _parsed(prefix: IdPrefix, text: str) -> UUID:
 JobId = Annotated[UUID, Depends(_job_id)]
 ArtifactId = Annotated[UUID, Depends(_artifact_id)]
 KeyId = Annotated[UUID, Depends(_key_id)]
+ProjectId = Annotated[UUID, Depends(_project_id)]
+WorkerId = Annotated[UUID, Depends(_worker_id)]
 
 
 def _ticket(

@@ -9,8 +9,8 @@ from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
 
+from app.api import openapi_admin_examples, openapi_examples, openapi_tenant_examples
 from app.api.deps import RequireScope
-from app.api.openapi_examples import REQUESTS, RESPONSES
 from app.schemas.problems import Problem
 
 TITLE = "Evenhand"
@@ -27,8 +27,19 @@ TAGS = {
     "artifacts": "Files of finished jobs.",
     "catalogue": "What can be asked for.",
     "keys": "API keys, and what the one in use may do.",
+    "secrets": "What the service may use in the project's name, and shows to nobody.",
+    "audit": "Who changed what.",
+    "admin": "What operators do over all projects; needs the scope `admin`.",
     "system": "Health and explanations; no key needed.",
 }
+REQUESTS = (
+    openapi_examples.REQUESTS | openapi_tenant_examples.REQUESTS | openapi_admin_examples.REQUESTS
+)
+RESPONSES = (
+    openapi_examples.RESPONSES
+    | openapi_tenant_examples.RESPONSES
+    | openapi_admin_examples.RESPONSES
+)
 SECURITY_SCHEME = {
     "type": "http",
     "scheme": "bearer",

@@ -342,9 +342,19 @@ RESPONSES: dict[str, tuple[str, Any]] = {
         "200",
         {
             "key": KEY,
-            "project": {"id": "prj_01m8pkgatdeqw4s6v8x0z2b4df", "name": "default"},
+            "project": {
+                "id": "prj_01m8pkgatdeqw4s6v8x0z2b4df",
+                "name": "default",
+                "suspended": False,
+                "retention_days": 90,
+            },
             "scopes": ["jobs:read", "jobs:write"],
-            "quotas": {"max_queued": {"limit": 100, "used": 1}},
+            "quotas": {
+                "max_queued": {"limit": 100, "used": 1},
+                "max_running": {"limit": 16, "used": 0},
+                "max_storage_bytes": {"limit": None, "used": 269060552},
+                "max_gpu_s_per_day": {"limit": 3600, "used": 120},
+            },
         },
     ),
     "getLiveness": ("200", {"status": "alive"}),

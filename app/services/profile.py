@@ -1,9 +1,11 @@
 """Who the caller is, and what its project may use."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.db.tables import ApiKey, Project
 from app.db.uow import UnitOfWork
+from app.services.quotas import Quota, quotas_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,16 +14,15 @@ class Profile:
 
     key: ApiKey | None
     project: Project
-    waiting: int
-    running: int
+    quotas: Mapping[str, Quota]
 
 
 def get_profile(u: UnitOfWork) -> Profile:
     """Return the caller's profile."""
     key_id = u.principal.key_id
+    project = u.project.get()
     return Profile(
         key=u.keys.get(key_id) if key_id else None,
-        project=u.project.get(),
-        waiting=u.project.count_waiting(),
-        running=u.project.count_running(),
+        project=project,
+        quotas=quotas_of(u, project),
     )

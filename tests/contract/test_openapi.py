@@ -10,8 +10,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
-from app.api.openapi import api_routes
-from app.api.openapi_examples import REQUESTS, RESPONSES
+from app.api.openapi import REQUESTS, RESPONSES, api_routes
 from app.api.problems import all_problems
 from app.cli.reference import openapi_document
 from app.main import create_app
@@ -19,12 +18,13 @@ from app.settings import Settings
 
 WITHOUT_JSON_ANSWER = {
     "deleteJob",
+    "deleteSecret",
     "revokeApiKey",
     "getArtifactContent",
     "getDownload",
     "getServiceMetrics",
 }
-VERBS = "create|list|get|update|delete|cancel|retry|estimate|revoke"
+VERBS = "create|list|pause|resume|get|update|delete|cancel|retry|estimate|revoke|drain|rotate|set"
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,14 @@ OVER_ALL_PROJECTS = {
 }
 # Dispatch, attempts (whose project is that of the job they hold under a fence), retention, and
 # monitoring.
-SERVICE_WIDE = {"execution.py", "outputs.py", "operations.py", "blobs.py", "retention.py"}
+SERVICE_WIDE = {
+    "execution.py",
+    "outputs.py",
+    "operations.py",
+    "blobs.py",
+    "retention.py",
+    "inventory.py",
+}
 
 Finder = Callable[[ast.AST], bool]
 

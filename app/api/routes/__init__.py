@@ -1,6 +1,19 @@
 """All routers. Those below `/v1` need a key."""
 
-from app.api.routes import artifacts, health, job_files, job_records, jobs, keys, methods, problems
+from app.api.routes import (
+    admin,
+    artifacts,
+    audit,
+    health,
+    job_files,
+    job_records,
+    jobs,
+    keys,
+    methods,
+    problems,
+    secrets,
+    usage,
+)
 
 ROUTERS = (
     health.router,
@@ -12,4 +25,8 @@ ROUTERS = (
     artifacts.router,
     artifacts.public_router,
     keys.router,
+    usage.router,
+    admin.router,
+    secrets.router,
+    audit.router,
 )

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.tables import Blob, Job, JobAttempt, JobLogChunk, OutboxMessage, Project, Worker
-from app.domain.states import TERMINAL, JobStatus
+from app.domain.states import LEASED, TERMINAL, JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,16 @@ class WorkerCount:
     state: str
     classes: tuple[str, ...]
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """What waits and runs in one device class."""
+
+    queued: int = 0
+    dispatched: int = 0
+    running: int = 0
+    oldest_queued_at: datetime | None = None
 
 
 def count_jobs(session: Session) -> list[tuple[str, str, int]]:
@@ -49,6 +59,35 @@ def oldest_queued(session: Session) -> datetime | None:
     return session.execute(statement).scalar_one()
 
 
+def queue_depths(session: Session) -> dict[str, QueueDepth]:
+    """Count waiting, dispatched and running jobs, by device class; classes without any are out."""
+    running = dict(
+        session.execute(
+            sa.select(Job.device_class, sa.func.count())
+            .where(Job.status.in_(LEASED))
+            .group_by(Job.device_class)
+        ).all()
+    )
+    waiting = {
+        name: (count - dispatched, dispatched, oldest)
+        for name, count, dispatched, oldest in session.execute(
+            sa.select(
+                Job.device_class,
+                sa.func.count(),
+                sa.func.count(Job.dispatched_at),
+                sa.func.min(Job.queued_at),
+            )
+            .where(Job.status == JobStatus.QUEUED)
+            .group_by(Job.device_class)
+        )
+    }
+    depths = {}
+    for name in running.keys() | waiting.keys():
+        queued, dispatched, oldest = waiting.get(name, (0, 0, None))
+        depths[name] = QueueDepth(queued, dispatched, running.get(name, 0), oldest)
+    return depths
+
+
 def count_outcomes(session: Session) -> dict[str, int]:
     """Count ended attempts by outcome."""
     statement = (
@@ -73,6 +112,42 @@ def list_workers(session: Session) -> list[WorkerCount]:
     rows = session.execute(sa.select(Worker.state, Worker.classes))
     counts = Counter((state, tuple(classes)) for state, classes in rows)
     return [WorkerCount(state, classes, count) for (state, classes), count in counts.items()]
+
+
+def page_of_workers(
+    session: Session, states: Sequence[str], *, before: UUID | None, limit: int
+) -> Sequence[Worker]:
+    """List workers, newest first; an empty `states` lets all through."""
+    statement = sa.select(Worker).order_by(Worker.id.desc()).limit(limit)
+    if states:
+        statement = statement.where(Worker.state.in_(states))
+    if before is not None:
+        statement = statement.where(Worker.id < before)
+    return session.execute(statement).scalars().all()
+
+
+def find_worker(session: Session, worker_id: UUID) -> Worker | None:
+    """Return a worker."""
+    return session.get(Worker, worker_id)
+
+
+def jobs_of_workers(session: Session, worker_ids: Sequence[UUID]) -> dict[UUID, UUID]:
+    """Tell which job each of these workers holds at present."""
+    statement = sa.select(Job.worker_id, Job.id).where(
+        Job.status.in_(LEASED), Job.worker_id.in_(worker_ids)
+    )
+    return {worker_id: job_id for worker_id, job_id in session.execute(statement) if worker_id}
+
+
+def ask_to_drain(session: Session, worker_id: UUID) -> bool:
+    """Ask a worker to take no more jobs and to end; False when it has ended already."""
+    asked = session.execute(
+        sa.update(Worker)
+        .where(Worker.id == worker_id, Worker.state != "stopped")
+        .values(drain_requested=True)
+        .returning(Worker.id)
+    )
+    return asked.scalar_one_or_none() is not None
 
 
 def worker_disks(session: Session) -> list[tuple[str, int]]:

@@ -57,7 +57,7 @@ class UsageRepository:
         key = self._key(group, Job.finished_at)
         statement = (
             sa.select(key, Job.status, sa.func.count())
-            .where(*self._ended_jobs(period))
+            .where(Job.project_id == self._project_id, *_ended_in(period))
             .group_by(key, Job.status)
         )
         return [(found, status, n) for found, status, n in self._session.execute(statement)]
@@ -91,18 +91,10 @@ class UsageRepository:
         statement = (
             sa.select(key, sa.func.sum(Artifact.size_bytes))
             .join(Artifact, Artifact.job_id == Job.id)
-            .where(*self._ended_jobs(period))
+            .where(Job.project_id == self._project_id, *_ended_in(period))
             .group_by(key)
         )
         return {found: int(size) for found, size in self._session.execute(statement)}
-
-    def _ended_jobs(self, period: UsagePeriod) -> tuple[sa.ColumnElement[bool], ...]:
-        return (
-            Job.project_id == self._project_id,
-            Job.status.in_(TERMINAL),
-            Job.finished_at >= period.since,
-            Job.finished_at < period.until,
-        )
 
     def _key(
         self, group: UsageGroup, ended_at: InstrumentedAttribute[Any]
@@ -124,3 +116,11 @@ class UsageRepository:
             days = sa.func.julianday(end) - sa.func.julianday(start)
             return sa.type_coerce(days * SECONDS_A_DAY, sa.Float)
         return sa.type_coerce(sa.extract("epoch", end - start), sa.Float)
+
+
+def _ended_in(period: UsagePeriod) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        Job.status.in_(TERMINAL),
+        Job.finished_at >= period.since,
+        Job.finished_at < period.until,
+    )
