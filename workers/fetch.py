@@ -1,6 +1,5 @@
 """Bring a pinned model into the attempt's folder, and prove that it is what was checked at POST."""
 
-import errno
 import hashlib
 import os
 import shutil
@@ -35,13 +34,13 @@ from app.security.model_files import CONFIGS, is_allowed_file
 from app.security.safetensors_check import read_header
 from app.services.model_readers import FolderReader, ReadBlob, open_demo, open_folder
 from workers.hub_download import DigestMismatch, HubDownloader, Progress, wait_quietly
+from workers.runtime.faults import is_disk_full
 
 log = structlog.get_logger()
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 # Larger files of the hub cache are linked into the attempt's folder instead of copied.
 _LINK_FROM_BYTES = 16 * 1024 * 1024
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ def _take(cached: Path, target: Path) -> None:
         try:
             os.link(cached, target)
         except OSError as exc:
-            if exc.errno in _NO_SPACE:
+            if is_disk_full(exc):
                 raise
         else:
             return
@@ -290,7 +289,7 @@ def _failures_explained() -> Iterator[None]:
     except DebiasError as exc:
         raise _failure_of(exc) from exc
     except OSError as exc:
-        if exc.errno not in _NO_SPACE:
+        if not is_disk_full(exc):
             raise
         raise JobFailure(
             JobErrorCode.DISK_FULL,

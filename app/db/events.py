@@ -43,6 +43,12 @@ def append_event(
     return seq
 
 
+def last_event(session: Session, job_id: UUID) -> JobEvent | None:
+    """Give the job's newest event."""
+    newest = sa.select(JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.seq.desc())
+    return session.execute(newest.limit(1)).scalar_one_or_none()
+
+
 def prune_progress(session: Session, job_id: UUID) -> None:
     """Keep only the newest progress events of a job; all other events stay."""
     numbers = (

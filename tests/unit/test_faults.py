@@ -13,6 +13,10 @@ from workers.runtime.faults import (
 )
 
 
+class SafetensorError(Exception):
+    """Named like that of the library, which says the number in words only."""
+
+
 class OutOfMemoryError(RuntimeError):
     """Named like torch's."""
 
@@ -24,6 +28,9 @@ class OutOfMemoryError(RuntimeError):
         (OutOfMemoryError(), JobErrorCode.OOM_DEVICE),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), JobErrorCode.DISK_FULL),
         (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), JobErrorCode.DISK_FULL),
+        (OSError(errno.EFBIG, os.strerror(errno.EFBIG)), JobErrorCode.DISK_FULL),
+        (SafetensorError("I/O error: No space left (os error 28)"), JobErrorCode.DISK_FULL),
+        (SafetensorError("I/O error: Permission denied (os error 13)"), JobErrorCode.INTERNAL),
         (OSError(errno.EACCES, os.strerror(errno.EACCES)), JobErrorCode.INTERNAL),
         (FloatingPointError("loss is nan"), JobErrorCode.NUMERICAL_FAILURE),
         (KeyError("x"), JobErrorCode.INTERNAL),
@@ -37,6 +44,13 @@ def test_a_typed_failure_stays_what_it_is() -> None:
     failure = JobFailure(JobErrorCode.RELOAD_FAILED, "m", "h")
 
     assert name_failure(failure) is failure
+
+
+def test_full_disk_behind_another_error_is_found() -> None:
+    error = RuntimeError("the picture was not written")
+    error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert name_failure(error).code is JobErrorCode.DISK_FULL
 
 
 def test_the_words_of_an_unexpected_error_do_not_reach_the_user() -> None:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from app.db.repositories.execution import Claim
 from app.db.tables import Job
 from app.dispatch.endings import Ending, EndingWriter
+from app.domain.errors import JobFailure
 from app.domain.states import Actor, AttemptOutcome, Phase
 from workers.attempt.journal import DatabaseUnreachable, Fenced, Journal
 from workers.attempt.log_shipping import LogShipper
@@ -74,6 +75,11 @@ class Attempt:
             self._run()
         finally:
             self._heartbeat.stop()
+
+    def refuse(self, failure: JobFailure) -> None:
+        """End the attempt before it began, with the reason."""
+        log.warning("attempt_refused", job_id=str(self._claim.job_id), code=str(failure.code))
+        self._settle(lambda: self._end(failed(failure)))
 
     def drain(self) -> None:
         """Ask for a stop that gives the job back. Takes no lock: a signal handler may call it."""

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from app.domain.errors import JobErrorCode, JobFailure
 
-FAULT_VARIABLE = "DEBIAS_FAULT"
-
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+# The last one: the file system, or a limit on this process, takes no file of that size.
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# How libraries written in Rust (safetensors, tokenizers) spell it, in errors of their own.
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _EXITED = re.compile(r"exitcode (-?\d+)")
 _KILLED = re.compile(r"signal (\d+)")
 
@@ -38,10 +39,22 @@ def name_failure(exc: BaseException) -> JobFailure:
         return host_out_of_memory("The job asked for more memory than this host has.")
     if type(exc).__name__ == "OutOfMemoryError":  # torch's, without importing torch
         return _device_out_of_memory()
-    if isinstance(exc, OSError) and exc.errno in _DISK_FULL:
+    if is_disk_full(exc):
         return JobFailure(
             JobErrorCode.DISK_FULL,
             "The disk of the worker is full.",
+def is_disk_full(exc: BaseException | None) -> bool:
+    """Tell whether a full disk is behind an error, itself or by what it was raised from."""
+    while exc is not None:
+        if isinstance(exc, OSError) and exc.errno in _DISK_FULL:
+            return True
+        found = _OS_ERROR.search(str(exc)) if type(exc).__name__ == "SafetensorError" else None
+        if found and int(found[1]) in _DISK_FULL:
+            return True
+        exc = exc.__cause__
+    return False
+
+
             "Free space below the worker's scratch directory, or point DEBIAS_SCRATCH_DIR at a "
             "larger disk, then retry the job.",
         )

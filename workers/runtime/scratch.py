@@ -59,8 +59,12 @@ class Scratch:
             with suppress(FileNotFoundError):
                 layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self._lock = _try_lock(layout.root)
-        for folder in (layout.out, layout.temporary, layout.points, layout.logs):
-            folder.mkdir(mode=0o700)
+        try:
+            for folder in (layout.out, layout.temporary, layout.points, layout.logs):
+                folder.mkdir(mode=0o700)
+        except OSError:  # no room: nobody will call __exit__
+            self._remove()
+            raise
         return layout
 
     def __exit__(
@@ -69,6 +73,9 @@ class Scratch:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._remove()
+
+    def _remove(self) -> None:
         _remove_tree(self.layout.root)
         if self._lock is not None:
             os.close(self._lock)
@@ -84,11 +91,15 @@ def remove_abandoned(parent: Path) -> list[str]:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space of the file system that holds `folder`, whose nearest parent must exist."""
-    existing = folder
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    return shutil.disk_usage(existing).free
+    """Free space of the file system that holds `folder`, which need not exist yet."""
+    return shutil.disk_usage(nearest_existing(folder)).free
+
+
+def nearest_existing(folder: Path) -> Path:
+    """Name the folder itself, or its nearest parent that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
 
 
 def _remove_if_abandoned(folder: Path) -> bool:
