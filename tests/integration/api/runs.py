@@ -24,9 +24,11 @@ from app.db.tables import (
     ModelVersion,
 )
 from app.db.transition import transition
+from app.dispatch.endings import Ending, EndingWriter
+from app.dispatch.timing import Timing
 from app.domain.clock import format_time, unix_ms
 from app.domain.ids import IdPrefix, format_id, new_id
-from app.domain.states import Actor, JobStatus
+from app.domain.states import Actor, AttemptOutcome, JobStatus
 from app.storage.keys import blob_key
 from tests.integration.api.callers import Caller, job_uuid
 
@@ -131,6 +133,26 @@ def failed_job(caller: Caller, **fields: Any) -> str:
     start(caller, job_id)
     finish(caller, job_id, JobStatus.FAILED)
     return job_id
+
+
+def paused_job(caller: Caller, **fields: Any) -> str:
+    """Create a job whose worker has done what a pause asked for; give its id."""
+    job_id = str(caller.create_job(**fields)["id"])
+    start(caller, job_id)
+    assert caller.post(f"/v1/jobs/{job_id}/pause").status_code == 202
+    give_back(caller, job_id, AttemptOutcome.PAUSED)
+    return job_id
+
+
+def give_back(caller: Caller, job_id: str, outcome: AttemptOutcome) -> None:
+    """End the running attempt of a job as its worker does."""
+    database = caller.app.database
+    with database.write() as session:
+        statement = sa.select(Job).where(Job.id == job_uuid(job_id)).with_for_update()
+        job = session.execute(statement).scalar_one()
+        now = database.now(session)
+        timing = Timing.from_lease(caller.app.settings.lease_ttl_s)
+        EndingWriter(timing).end(session, job, Ending(outcome), by=Actor.WORKER, now=now)
 
 
 def write_log(

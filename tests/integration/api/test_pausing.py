@@ -1,41 +1,20 @@
 """Pausing and resuming jobs over HTTP."""
 
 from typing import Any
-from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
-from app.db.repositories.execution import lock_fenced
 from app.db.tables import Job, Project
-from app.dispatch.endings import Ending, EndingWriter
-from app.domain.states import Actor, AttemptOutcome
-from tests.execution import TIMING
+from app.domain.states import AttemptOutcome
 from tests.integration.api.callers import Caller, job_uuid
-from tests.integration.api.runs import failed_job, finished_job, start
+from tests.integration.api.runs import failed_job, finished_job, give_back, paused_job, start
 
 
 def running_job(caller: Caller) -> str:
     job_id = str(caller.create_job()["id"])
     start(caller, job_id)
     return job_id
-
-
-def paused_job(caller: Caller) -> str:
-    """A job whose worker has done what the pause asked for."""
-    job_id = running_job(caller)
-    assert caller.post(f"/v1/jobs/{job_id}/pause").status_code == 202
-    give_back(caller, job_uuid(job_id), AttemptOutcome.PAUSED)
-    return job_id
-
-
-def give_back(caller: Caller, job_id: UUID, outcome: AttemptOutcome) -> None:
-    database = caller.app.database
-    with database.write() as session:
-        job = lock_fenced(session, job_id, 1)
-        assert job is not None
-        now = database.now(session)
-        EndingWriter(TIMING).end(session, job, Ending(outcome), by=Actor.WORKER, now=now)
 
 
 def event_types(caller: Caller, job_id: str) -> list[str]:
@@ -88,7 +67,7 @@ class TestPause:
         caller.post(f"/v1/jobs/{job_id}/pause")
         cancelled = caller.post(f"/v1/jobs/{job_id}/cancel")
         late = caller.post(f"/v1/jobs/{job_id}/pause")
-        give_back(caller, job_uuid(job_id), AttemptOutcome.PAUSED)
+        give_back(caller, job_id, AttemptOutcome.PAUSED)
 
         assert (cancelled.status_code, cancelled.json()["stop_requested"]) == (202, "cancel")
         assert (late.status_code, late.json()["code"]) == (409, "invalid_state")
@@ -98,7 +77,7 @@ class TestPause:
         job_id = running_job(caller)
         caller.post(f"/v1/jobs/{job_id}/pause")
 
-        give_back(caller, job_uuid(job_id), AttemptOutcome.DRAINED)
+        give_back(caller, job_id, AttemptOutcome.DRAINED)
 
         assert caller.get(f"/v1/jobs/{job_id}").json()["status"] == "paused"
 
@@ -134,7 +113,7 @@ class TestResume:
 
         answer = caller.post(f"/v1/jobs/{job_id}/resume")
         # The worker was told already and stops all the same.
-        give_back(caller, job_uuid(job_id), AttemptOutcome.PAUSED)
+        give_back(caller, job_id, AttemptOutcome.PAUSED)
 
         assert (answer.json()["status"], answer.json()["stop_requested"]) == ("running", None)
         assert caller.get(f"/v1/jobs/{job_id}").json()["status"] == "queued"
