@@ -1,0 +1,1 @@
+"""Ten thousand queued jobs and two hundred event streams: `python -m bench.load`."""

@@ -1,0 +1,86 @@
+"""The facts of one load run, as text for people."""
+
+from collections.abc import Iterator
+
+from bench.documents import replace_section
+from bench.load.requests import POST, Timing
+from bench.load.run import SLOTS, LoadRun
+
+
+def as_markdown(run: LoadRun) -> str:
+    """Write the tables of a run."""
+    return "\n".join([*_head(run), *_requests(run), *_service(run), *_missed(run)])
+
+
+def write_report(run: LoadRun) -> None:
+    """Put the tables of a run in the place of the last ones of its database."""
+    replace_section("load.md", run.database, as_markdown(run))
+
+
+def _head(run: LoadRun) -> Iterator[str]:
+    size, heard = run.size, run.heard
+    yield f"## {run.database.capitalize()}"
+    yield ""
+    yield f"`{run.command}`"
+    yield ""
+    yield (
+        f"{run.machine}. {size.jobs} queued jobs; under load {size.streams} event streams and "
+        f"{size.waits} waiting requests, which saw {heard.events} events, {heard.answers} answers "
+        f"and {heard.failures} failures."
+    )
+    yield ""
+
+
+def _requests(run: LoadRun) -> Iterator[str]:
+    yield "| Request | CPU of the API | At rest, p50 / p99 | Under load, p50 / p99 | Answer |"
+    yield "|---|---|---|---|---|"
+    rest = {timing.name: timing for timing in run.rest.reads}
+    for timing in run.load.reads:
+        cpu_ms = run.rest.cpu_ms[timing.name]
+        yield (
+            f"| `{timing.name}` | {cpu_ms:.1f} ms | {_cell(rest[timing.name])} | {_cell(timing)} | "
+            f"{timing.bytes / 1024:.1f} KiB |"
+        )
+    post, cpu_ms = run.load.post, run.rest.cpu_ms[POST]
+    yield f"| `{post.name}` | {cpu_ms:.1f} ms | | {_cell(post)} | {post.bytes / 1024:.1f} KiB |"
+    yield ""
+
+
+def _service(run: LoadRun) -> Iterator[str]:
+    moments = (run.rest.moment, run.load.moment, run.end)
+    yield "| | Backlog only | With streams | At the end |"
+    yield "|---|---|---|---|"
+    yield _row("memory of the API", [f"{moment.rss_mib:.0f} MiB" for moment in moments])
+    yield _row("database connections", [str(moment.connections) for moment in moments])
+    yield _row(
+        "transactions a second",
+        [
+            "not counted" if moment.transactions_per_s is None
+            else f"{moment.transactions_per_s:.1f}"
+            for moment in moments
+        ],
+    )  # fmt: skip
+    yield _row("cores used by the API", [f"{moment.api_cores:.2f}" for moment in moments])
+    yield _row("load average", [f"{moment.load_1m:.1f}" for moment in moments])
+    yield ""
+    yield (
+        f"Drain with {SLOTS} worker slots whose jobs take no time: "
+        f"{run.drained_per_s:.0f} jobs a second dispatched, claimed and ended."
+    )
+    yield ""
+
+
+def _missed(run: LoadRun) -> Iterator[str]:
+    for text in run.missed:
+        yield f"- missed: {text}"
+    if run.missed:
+        yield ""
+
+
+def _cell(timing: Timing) -> str:
+    failed = f", {timing.failures} FAILED" if timing.failures else ""
+    return f"{timing.percentile_ms(0.5):.0f} / {timing.percentile_ms(0.99):.0f} ms{failed}"
+
+
+def _row(name: str, cells: list[str]) -> str:
+    return f"| {name} | {' | '.join(cells)} |"

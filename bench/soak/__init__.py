@@ -1,0 +1,1 @@
+"""A thousand jobs while processes are killed at random: `python -m bench.soak`."""
