@@ -42,6 +42,7 @@ def settings_for(home: Path, hub: HubStandIn, **changes: Any) -> Settings:
         "home": home,
         "models_dir": models,
         "hub_endpoint": hub.endpoint,
+        "secret_key": "k" * 40,
         "extra_methods": ("app.catalog.testkit.fake",),
         "rate_limit_read": 0,
         "rate_limit_write": 0,
