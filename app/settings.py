@@ -79,8 +79,9 @@ class Settings(BaseSettings):
     )
     secret_key: SecretStr | None = Field(
         default=None,
-        description="Signs download links; comma-separated list, first is current. "
-        "Without one `serve` makes one and keeps it in `home`.",
+        description="Signs download links and encrypts the secrets of projects; comma-separated "
+        "list, first is current. The API and the workers need the same. Without one `serve` makes "
+        "one and keeps it in `home`.",
     )
     public_url: AnyHttpUrl | None = Field(
         default=None, description="URL under which clients reach the API; used in links."
@@ -180,6 +181,19 @@ class Settings(BaseSettings):
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(f"{origin!r} is no origin: give scheme and host, without a path")
         return value
+
+    @property
+    def secret_keys(self) -> tuple[str, ...]:
+        """The secret keys, the current one first; empty when none is set."""
+        text = self.secret_key.get_secret_value() if self.secret_key else ""
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+
+    @property
+    def secret_values(self) -> tuple[str, ...]:
+        """All secrets among the settings, for logs to hide."""
+        found = (getattr(self, name) for name in type(self).model_fields)
+        texts = [value.get_secret_value() for value in found if isinstance(value, SecretStr)]
+        return (*texts, *self.secret_keys)
 
     @property
     def resolved_database_url(self) -> str:

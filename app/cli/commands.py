@@ -1,6 +1,7 @@
 """The commands of `debias`. Each imports what it needs when it is called."""
 
 import logging
+import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 
 from app.domain.errors import DebiasError
 from app.logging import configure_logging
+from app.redaction import hide_values
 from app.security.masking import mask_passwords
 from app.settings import Settings
 
@@ -45,6 +47,10 @@ def create_cli() -> typer.Typer:
     cli.add_typer(database, name="db")
     cli.add_typer(keys, name="keys")
     cli.add_typer(config, name="config")
+    secrets = typer.Typer(help="Secrets of projects.", no_args_is_help=True)
+    secrets.command("rotate")(rotate_secrets)
+    secrets.command("check")(check_secrets)
+    cli.add_typer(secrets, name="secrets")
     return cli
 
 
@@ -159,6 +165,22 @@ def create_key(
     _run(lambda: print(make_key(settings, name, scope or [])))
 
 
+def rotate_secrets() -> None:
+    """Encrypt all secrets of projects under the first key of DEBIAS_SECRET_KEY; repeatable."""
+    from app.cli.secrets import print_rotation
+
+    settings = load_settings()
+    _run(lambda: print_rotation(settings))
+
+
+def check_secrets() -> None:
+    """Say which of the keys of DEBIAS_SECRET_KEY the secrets of projects still need."""
+    from app.cli.secrets import print_check
+
+    settings = load_settings()
+    _run(lambda: print_check(settings))
+
+
 def show_config() -> None:
     """Print the settings in effect, with secrets masked."""
     for name, value in load_settings().model_dump().items():
@@ -175,16 +197,28 @@ def _as_set(value: object) -> str:
 def load_settings() -> Settings:
     """Read the settings and set up logging; end with a message where a setting is wrong."""
     try:
-        settings = Settings()
+        settings = Settings(_secrets_dir=_secrets_dir())
     except ValidationError as exc:
         for error in exc.errors():
             name = "_".join(str(part) for part in error["loc"]).upper()
             typer.echo(f"DEBIAS_{name}: {error['msg']}", err=True)
         raise typer.Exit(2) from exc
+    hide_values(settings.secret_values)
     configure_logging(settings.log_level, settings.log_format)
     # It says which database it was given each time somebody asks for the schema.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     return settings
+
+
+def _secrets_dir() -> Path | None:
+    """Where secrets are mounted as files, each named like its variable."""
+    given = os.environ.get("DEBIAS_SECRETS_DIR")
+    if not given:
+        return None
+    if not Path(given).is_dir():
+        typer.echo(f"DEBIAS_SECRETS_DIR: there is no directory {given}", err=True)
+        raise typer.Exit(2)
+    return Path(given)
 
 
 def _run(action: Callable[[], int | None]) -> NoReturn:
