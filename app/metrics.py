@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from app.domain.retention import Freed
 from app.services.measures import Sample
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
@@ -34,6 +35,22 @@ class HttpMetrics:
         """Count one answer."""
         self._requests.labels(method, route, str(status)).inc()
         self._duration.labels(method, route).observe(duration_s)
+
+
+class GcMetrics:
+    """What this process has deleted from the object store."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._bytes = Counter(
+            "debias_gc_deleted_bytes_total",
+            "Bytes of the object store that garbage collection has deleted.",
+            ["kind"],
+            registry=registry,
+        )
+
+    def observe(self, kind: str, freed: Freed) -> None:
+        """Count one batch."""
+        self._bytes.labels(kind).inc(freed.size_bytes)
 
 
 class StateCollector(Collector):

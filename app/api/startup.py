@@ -13,9 +13,10 @@ from app.api.watcher import JobWatcher
 from app.catalog.registry import load_benchmarks, load_registry
 from app.db.schema import require_current
 from app.db.session import Database
+from app.dispatch.gc.collector import Collector
 from app.dispatch.maintenance import MaintenanceLoops
 from app.integrations.hub import HubClient
-from app.metrics import HttpMetrics, StateCollector
+from app.metrics import GcMetrics, HttpMetrics, StateCollector
 from app.security.signing import DownloadSigner
 from app.services.connections import hub_of, store_of
 from app.services.context import ServiceContext
@@ -46,8 +47,9 @@ def open_runtime(
         stack.callback(database.dispose)
         require_current(database)
         store = store_of(settings)
+        collector = Collector(database, store, on_freed=GcMetrics(registry).observe)
         hub = stack.enter_context(hub_of(settings))
-        loops = _start_loops(settings, database, stack) if maintenance else None
+        loops = _start_loops(settings, database, collector, stack) if maintenance else None
         cache_keeper = HubCacheKeeper(settings.hub_cache_dir, settings.hub_cache_max_bytes)
         cache_keeper.start()
         stack.callback(cache_keeper.stop)
@@ -63,7 +65,7 @@ def open_runtime(
         stack.callback(limiter.close)
         context = _context_of(settings, database, store, hub)
         signer = signer_of(settings)
-        yield Runtime(context, watcher, readiness, metrics, signer, limiter, loops)
+        yield Runtime(context, watcher, readiness, metrics, signer, limiter, collector, loops)
 
 
 def _context_of(
@@ -98,12 +100,12 @@ def signer_of(settings: Settings) -> DownloadSigner:
 
 
 def _start_loops(
-    settings: Settings, database: Database, stack: ExitStack
+    settings: Settings, database: Database, collector: Collector, stack: ExitStack
 ) -> MaintenanceLoops | None:
-    """Start relay, dispatcher and reaper; without a broker there is nothing to dispatch to."""
+    """Start the loops; without a broker there is nothing to dispatch to."""
     if settings.broker_url is None:
         return None
-    loops = MaintenanceLoops(database, settings)
+    loops = MaintenanceLoops(database, settings, collector=collector)
     loops.start()
     stack.callback(loops.stop)
     return loops

@@ -6,6 +6,7 @@ from typing import TypedDict
 from app.api.rate_limits import RateLimiter
 from app.api.readiness import ReadinessMonitor
 from app.api.watcher import JobWatcher
+from app.dispatch.gc.collector import Collector
 from app.dispatch.maintenance import MaintenanceLoops
 from app.metrics import HttpMetrics
 from app.security.signing import DownloadSigner
@@ -22,6 +23,7 @@ class Runtime:
     metrics: HttpMetrics
     signer: DownloadSigner
     limiter: RateLimiter
+    collector: Collector
     loops: MaintenanceLoops | None
 
     def nudge(self) -> None:

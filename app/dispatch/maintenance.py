@@ -12,6 +12,7 @@ from app.db.transition import DISPATCH_TOPIC
 from app.dispatch.broker import Broker, CeleryBroker
 from app.dispatch.deadlines import Deadlines
 from app.dispatch.dispatcher import Dispatcher
+from app.dispatch.gc.collector import Collector
 from app.dispatch.outbox import Relay
 from app.dispatch.reaper import Reaper
 from app.dispatch.timing import Timing
@@ -19,7 +20,7 @@ from app.settings import Settings
 
 log = structlog.get_logger()
 
-PURGE_PERIOD_S = 3600.0
+GC_PERIOD_S = 3600.0
 DEADLINE_PERIOD_S = 60.0
 
 
@@ -85,19 +86,25 @@ class Loop:
 
 
 class MaintenanceLoops:
-    """Relay, dispatcher, reaper and deadlines of one process.
+    """Relay, dispatcher, reaper, deadlines and collector of one process.
 
     Every step is idempotent and takes its rows under locks, so replicas need no leader.
     """
 
     def __init__(
-        self, database: Database, settings: Settings, *, broker: Broker | None = None
+        self,
+        database: Database,
+        settings: Settings,
+        *,
+        collector: Collector,
+        broker: Broker | None = None,
     ) -> None:
         if broker is None:
             if settings.broker_url is None:
                 raise ValueError("no broker: set DEBIAS_BROKER_URL")
             broker = CeleryBroker(settings.broker_url, settings.device_classes)
         self._broker = broker
+        self._collector = collector
         self._database = database
         timing = Timing.from_lease(settings.lease_ttl_s)
         self.dispatcher = Dispatcher(
@@ -114,7 +121,7 @@ class MaintenanceLoops:
             _periodic("dispatcher", self.dispatcher.run_once, timing.dispatch_s),
             _periodic("reaper", self.reaper.run_once, timing.reaper_s),
             _periodic("deadlines", self.deadlines.run_once, DEADLINE_PERIOD_S),
-            _periodic("purge", self.relay.purge, PURGE_PERIOD_S),
+            _periodic("gc", collector.run_once, GC_PERIOD_S),
         )
         self._running = False
 
@@ -132,6 +139,7 @@ class MaintenanceLoops:
     def stop(self, timeout_s: float = 10.0) -> None:
         """Stop all loops and give the broker's connections back."""
         self._running = False
+        self._collector.stop()
         for loop in self._loops:
             loop.ask_to_stop()
         ended = [loop.join(timeout_s) for loop in self._loops]

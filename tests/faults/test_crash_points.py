@@ -13,7 +13,7 @@ def test_a_crash_point_kills_only_where_it_was_asked_for(setting: str | None, ki
     environment = {key: value for key, value in os.environ.items() if key != "DEBIAS_FAULT"}
     if setting is not None:
         environment["DEBIAS_FAULT"] = setting
-    program = "from workers.runtime.faults import crash_point; crash_point('uploaded', 2)"
+    program = "from app.crash_points import crash_point; crash_point('uploaded', 2)"
 
     code = subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode
 

@@ -2,12 +2,10 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 import pytest
-import sqlalchemy as sa
 
 from app.db.events import add_to_outbox
 from app.db.session import Database
-from app.db.tables import OutboxMessage
-from app.dispatch.outbox import KEEP_PUBLISHED_S, Message, Relay
+from app.dispatch.outbox import Message, Relay
 from tests.clock import FakeClock
 from tests.execution import TIMING
 
@@ -112,16 +110,3 @@ def test_a_topic_without_a_handler_is_left_for_others(timed: Database) -> None:
     ask(timed, topic="webhook")
 
     assert Relay(timed, {"dispatch": handler}, timing=TIMING).run_once() == 0
-
-
-def test_published_messages_are_deleted_after_a_day(timed: Database, clock: FakeClock) -> None:
-    relay = Relay(timed, {"dispatch": Recorder()}, timing=TIMING)
-    ask(timed)
-    relay.run_once()
-    clock.advance(KEEP_PUBLISHED_S + 1)
-    ask(timed)
-
-    assert relay.purge() == 1
-    with timed.read() as session:
-        rows = session.execute(sa.select(sa.func.count()).select_from(OutboxMessage)).scalar_one()
-    assert rows == 1

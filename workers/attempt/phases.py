@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.catalog.method import MethodDescriptor
 from app.catalog.registry import MethodRegistry
+from app.crash_points import crash_point
 from app.db.repositories.execution import Claim
 from app.db.tables import Job
 from app.domain.errors import JobErrorCode, JobFailure
@@ -34,7 +35,6 @@ from workers.attempt.services import AttemptServices, blob_reader
 from workers.fetch import fetch_model
 from workers.heartbeat import Activity, StopSwitch
 from workers.runtime.context import Engine, MethodResult, PhaseOutput, Stopped
-from workers.runtime.faults import crash_point
 from workers.runtime.results import early_rows, write_manifest
 from workers.runtime.scratch import ScratchLayout
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.crash_points import crash_point
 from app.db.events import append_event
 from app.db.repositories.blobs import BlobVanished, confirm_blobs
 from app.db.repositories.execution import Claim
@@ -34,7 +35,6 @@ from workers.attempt.journal import Journal
 from workers.attempt.patient_store import PatientStore, upload_failure
 from workers.attempt.storage_quota import require_room
 from workers.runtime.context import MethodResult, Stopped
-from workers.runtime.faults import crash_point
 from workers.runtime.results import (
     CHECKPOINT_FOLDER,
     StageRow,

@@ -6,20 +6,29 @@ bytes renews their row first and, in the transaction that refers to them, confir
 comes to refer to bytes that are going.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.db.repositories.upsert import insert_into
-from app.db.tables import Artifact, Blob, JobCheckpoint, ModelFile, ModelVersion
+from app.db.tables import (
+    Artifact,
+    Blob,
+    JobCheckpoint,
+    JobLogChunk,
+    ModelFile,
+    ModelVersion,
+)
 from app.domain.errors import Gone
 
 Condition = sa.ColumnElement[bool]
+JobCondition = Callable[[InstrumentedAttribute[Any]], Condition]
+"""Says something of the job whose id a column holds."""
 
 
 class BlobVanished(Gone):
@@ -124,17 +133,20 @@ def blob_key_of(session: Session, project_id: UUID, sha256: str) -> str | None:
     return session.execute(statement).scalar_one_or_none()
 
 
-def unreferenced(*, artifact_counts: Condition | None = None) -> Condition:
+def unreferenced(released: JobCondition | None = None) -> Condition:
     """Write the condition that nothing needs the bytes of a blob.
 
-    `artifact_counts` restricts the artifacts that do; by default all that have not expired.
+    `released` tells of jobs, by id, whose outputs no longer count.
     """
-    counts = sa.true() if artifact_counts is None else artifact_counts
+
+    def counts(job_id: InstrumentedAttribute[Any], *needed: Condition) -> Condition:
+        return sa.true() if released is None else ~sa.and_(released(job_id), *needed)
+
     artifact = sa.exists().where(
         Artifact.project_id == Blob.project_id,
         Artifact.sha256 == Blob.sha256,
         Artifact.deleted_at.is_(None),
-        counts,
+        counts(Artifact.job_id),
     )
     file = (
         sa.exists()
@@ -142,10 +154,12 @@ def unreferenced(*, artifact_counts: Condition | None = None) -> Condition:
             ModelFile.blob_sha256 == Blob.sha256,
             ModelVersion.id == ModelFile.model_version_id,
             ModelVersion.project_id == Blob.project_id,
+            counts(ModelVersion.created_by_job_id, ModelVersion.model_id.is_(None)),
         )
         .correlate(Blob)
     )
-    return sa.and_(~artifact, ~file, ~_checkpoint(JobCheckpoint.deleted_at.is_(None)))
+    live = sa.and_(JobCheckpoint.deleted_at.is_(None), counts(JobCheckpoint.job_id))
+    return sa.and_(~artifact, ~file, ~_checkpoint(live))
 
 
 def mark_deleting(session: Session, *, before: datetime, limit: int) -> int:
@@ -198,20 +212,33 @@ def forget_deleted(session: Session, *, only: DyingBlob | None = None) -> int:
     return len(session.execute(statement.returning(Blob.sha256)).all())
 
 
-def count_dying(
-    session: Session, *, before: datetime, artifact_counts: Condition
-) -> tuple[int, int]:
+def count_dying(session: Session, *, before: datetime, released: JobCondition) -> tuple[int, int]:
     """Count the blobs, and their bytes, that a run would delete."""
     dead = sa.and_(
         Blob.state == "stored",
         Blob.last_referenced_at < before,
-        unreferenced(artifact_counts=artifact_counts),
+        unreferenced(released),
     )
     statement = sa.select(sa.func.count(), sa.func.sum(Blob.size_bytes)).where(
         sa.or_(dead, Blob.state == "deleting")
     )
     rows, size_bytes = session.execute(statement).one()
     return rows, int(size_bytes or 0)
+
+
+def known_keys(session: Session, addresses: Sequence[tuple[UUID, str]]) -> set[str]:
+    """Give the keys of the uploads that rows speak of, among blobs by project and SHA-256."""
+    row = sa.tuple_(Blob.project_id, Blob.sha256)
+    statement = sa.select(Blob.storage_key).where(
+        row.in_(addresses), Blob.state.in_(("stored", "deleting"))
+    )
+    return set(session.execute(statement).scalars())
+
+
+def known_log_keys(session: Session, job_ids: Sequence[UUID]) -> set[str]:
+    """Give the keys of all parts of the logs of these jobs."""
+    statement = sa.select(JobLogChunk.storage_key).where(JobLogChunk.job_id.in_(job_ids))
+    return set(session.execute(statement).scalars())
 
 
 def _checkpoint(counts: Condition) -> Condition:
