@@ -81,25 +81,25 @@ Administrator = Annotated[Caller, Depends(RequireScope(Scope.ADMIN))]
 AnyCaller = Annotated[Caller, Depends(RequireScope(Scope.PROFILE_READ))]
 
 
-def _job_id(job_id: Annotated[str, Path(description="`job_` and 26 characters.")]) -> UUID:
+async def _job_id(job_id: Annotated[str, Path(description="`job_` and 26 characters.")]) -> UUID:
     return _parsed(IdPrefix.JOB, job_id)
 
 
-def _artifact_id(
+async def _artifact_id(
     artifact_id: Annotated[str, Path(description="`art_` and 26 characters.")],
 ) -> UUID:
     return _parsed(IdPrefix.ARTIFACT, artifact_id)
 
 
-def _key_id(key_id: Annotated[str, Path(description="`key_` and 26 characters.")]) -> UUID:
+async def _key_id(key_id: Annotated[str, Path(description="`key_` and 26 characters.")]) -> UUID:
     return _parsed(IdPrefix.KEY, key_id)
 
 
-def _project_id(project_id: Annotated[str, Path(description="`prj_` and 26 characters.")]) -> UUID:
+async def _project_id(project_id: Annotated[str, Path(description="`prj_` and 26 characters.")]) -> UUID:
     return _parsed(IdPrefix.PROJECT, project_id)
 
 
-def _worker_id(worker_id: Annotated[str, Path(description="`wrk_` and 26 characters.")]) -> UUID:
+async def _worker_id(worker_id: Annotated[str, Path(description="`wrk_` and 26 characters.")]) -> UUID:
     return _parsed(IdPrefix.WORKER, worker_id)
 
 
@@ -117,7 +117,7 @@ ProjectId = Annotated[UUID, Depends(_project_id)]
 WorkerId = Annotated[UUID, Depends(_worker_id)]
 
 
-def _ticket(
+async def _ticket(
     request: Request,
     idempotency_key: Annotated[
         str | None,

@@ -18,7 +18,7 @@ class Represents:
     def __init__(self, *media_types: str) -> None:
         self.media_types = media_types
 
-    def __call__(self, request: Request) -> str:
+    async def __call__(self, request: Request) -> str:
         """Return the chosen type, or refuse with 406."""
         return choose_media_type(request.headers.getlist("accept"), self.media_types)
 

@@ -10,8 +10,10 @@ from pydantic import BaseModel
 from app.domain.errors import BadRequest, Finding
 
 
-def refuse_repeated(request: Request) -> None:
+async def refuse_repeated(request: Request) -> None:
     """Refuse a repeated parameter of one value: no choice between the values would be right.
+
+    A coroutine, as all dependencies that do no I/O: for others a thread is woken at each request.
 
     Raises
     ------

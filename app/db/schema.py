@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from app.domain.errors import Unavailable
 MIGRATIONS = Path(migrations.__file__).parent
 
 
+@cache
 def head_revision() -> str:
     """Return the revision this code was written for."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
