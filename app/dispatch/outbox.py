@@ -19,7 +19,6 @@ log = structlog.get_logger()
 
 BATCH_SIZE = 100
 MAX_RETRY_S = 300
-KEEP_PUBLISHED_S = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +69,6 @@ class Relay:
             if batch:
                 self._act(topic, handler, batch)
         return len(messages)
-
-    def purge(self) -> int:
-        """Delete messages published long ago; return their number."""
-        with self._database.write() as session:
-            limit = self._database.now(session) - timedelta(seconds=KEEP_PUBLISHED_S)
-            deleted = session.execute(
-                sa.delete(OutboxMessage)
-                .where(OutboxMessage.published_at < limit)
-                .returning(OutboxMessage.id)
-            )
-            return len(deleted.all())
 
     def _claim(self) -> list[Message]:
         with self._database.read() as session:

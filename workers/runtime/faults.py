@@ -1,9 +1,7 @@
-"""Name what went wrong in an attempt, and crash on purpose where a fault test asks for it."""
+"""Name what went wrong in an attempt."""
 
 import errno
-import os
 import re
-import signal
 from pathlib import Path
 
 from app.domain.errors import JobErrorCode, JobFailure
@@ -20,17 +18,6 @@ _OOM_COUNTERS = (_CGROUP / "memory.events", _CGROUP / "memory" / "memory.oom_con
 _LIMITS = (_CGROUP / "memory.max", _CGROUP / "memory" / "memory.limit_in_bytes")
 
 
-def crash_point(point: str, number: int) -> None:
-    """Kill this process with SIGKILL if `DEBIAS_FAULT` is `<point>` or `<point>:<number>`.
-
-    `number` counts the job's attempts, or its dispatches where no attempt exists yet. Does
-    nothing unless the variable is set, which only fault tests do.
-    """
-    wanted = os.environ.get(FAULT_VARIABLE)
-    if wanted in (point, f"{point}:{number}"):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 def name_failure(exc: BaseException) -> JobFailure:
     """Turn whatever an engine raised into the job's error. Details stay in the log."""
     if isinstance(exc, JobFailure):
@@ -43,18 +30,6 @@ def name_failure(exc: BaseException) -> JobFailure:
         return JobFailure(
             JobErrorCode.DISK_FULL,
             "The disk of the worker is full.",
-def is_disk_full(exc: BaseException | None) -> bool:
-    """Tell whether a full disk is behind an error, itself or by what it was raised from."""
-    while exc is not None:
-        if isinstance(exc, OSError) and exc.errno in _DISK_FULL:
-            return True
-        found = _OS_ERROR.search(str(exc)) if type(exc).__name__ == "SafetensorError" else None
-        if found and int(found[1]) in _DISK_FULL:
-            return True
-        exc = exc.__cause__
-    return False
-
-
             "Free space below the worker's scratch directory, or point DEBIAS_SCRATCH_DIR at a "
             "larger disk, then retry the job.",
         )
@@ -66,6 +41,18 @@ def is_disk_full(exc: BaseException | None) -> bool:
         "This is a defect of the service. The job's log has the traceback; quote the job id when "
         "you report it.",
     )
+
+
+def is_disk_full(exc: BaseException | None) -> bool:
+    """Tell whether a full disk is behind an error, itself or by what it was raised from."""
+    while exc is not None:
+        if isinstance(exc, OSError) and exc.errno in _DISK_FULL:
+            return True
+        found = _OS_ERROR.search(str(exc)) if type(exc).__name__ == "SafetensorError" else None
+        if found and int(found[1]) in _DISK_FULL:
+            return True
+        exc = exc.__cause__
+    return False
 
 
 def numerical_failure(message: str) -> JobFailure:
