@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.db.schema import head_revision, require_current, upgrade
+from app.cli.projects import operating
+from app.db.schema import head_revision, upgrade
 from app.db.session import Database
 from app.db.uow import UnitOfWork
 from app.domain.errors import Finding, ValidationFailed
-from app.security.scopes import ALL_SCOPES, GRANTABLE, Principal, Scope
+from app.security.scopes import ALL_SCOPES, GRANTABLE, TENANT, Principal, Scope
 from app.services import keys
+from app.services.project_admin import project_named
 from app.services.projects import ensure_default_project
 from app.settings import Settings
 
@@ -33,19 +35,16 @@ def upgrade_database(settings: Settings) -> UpgradedDatabase:
         database.dispose()
 
 
-def make_key(settings: Settings, name: str, scopes: Sequence[str]) -> str:
-    """Make a key of the default project and return its text."""
+def make_key(
+    settings: Settings, name: str, scopes: Sequence[str], *, project: str | None = None
+) -> str:
+    """Make a key of a project, by default of the default project, and return its text."""
     granted = _read_scopes(scopes)
-    database = Database(settings.resolved_database_url, pooled=False)
-    try:
-        require_current(database)
-        bootstrap = ensure_default_project(database)
-        principal = Principal(bootstrap.project_id, None, ALL_SCOPES)
-        with database.write() as session:
-            unit = UnitOfWork(database, session, principal)
-            return keys.create_key(unit, name=name, scopes=granted, expires_at=None).secret
-    finally:
-        database.dispose()
+    with operating(settings, write=True) as u:
+        if project is not None:
+            owner = Principal(project_named(u, project).id, None, ALL_SCOPES)
+            u = UnitOfWork(u.database, u.session, owner)
+        return keys.create_key(u, name=name, scopes=granted, expires_at=None).secret
 
 
 def _read_scopes(names: Sequence[str]) -> list[Scope]:
@@ -57,4 +56,4 @@ def _read_scopes(names: Sequence[str]) -> list[Scope]:
             f"Unknown scope {', '.join(unknown)}. Use any of: {', '.join(sorted(known))}.",
             findings=[finding],
         )
-    return [Scope(name) for name in names] or sorted(GRANTABLE)
+    return [Scope(name) for name in names] or sorted(TENANT)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -16,7 +16,12 @@ from app.redaction import hide_values
 from app.security.masking import mask_passwords
 from app.settings import Settings
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Limit = Annotated[str | None, typer.Option(help="A number, or none for no limit.")]
+Number = Annotated[str | None, typer.Option(help="A number.")]
 LOG_WIDTH = 110  # a table of results fits; rich would wrap at 80 where no terminal says more
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 
@@ -38,15 +43,29 @@ def create_cli() -> typer.Typer:
         ("api", api),
         ("worker", worker),
         ("demo", demo),
+        ("gc", collect_garbage),
         ("methods", methods),
+        ("doctor", doctor),
     ):
         cli.command(name)(command)
     database.command("upgrade")(upgrade_database)
     keys.command("create")(create_key)
     config.command("show")(show_config)
+    projects = typer.Typer(help="Projects and their limits.", no_args_is_help=True)
+    projects.command("ls")(list_projects)
+    projects.command("create")(create_project)
+    projects.command("set")(change_project)
+    cli.add_typer(projects, name="projects")
+    cache = typer.Typer(help="The cache of hub files on this machine.", no_args_is_help=True)
+    cache.command("ls")(list_cache)
+    cache.command("clear")(clear_cache)
+    cli.add_typer(cache, name="cache")
     cli.add_typer(database, name="db")
     cli.add_typer(keys, name="keys")
     cli.add_typer(config, name="config")
+    store = typer.Typer(help="The object store.", no_args_is_help=True)
+    store.command("verify")(verify_store)
+    cli.add_typer(store, name="store")
     secrets = typer.Typer(help="Secrets of projects.", no_args_is_help=True)
     secrets.command("rotate")(rotate_secrets)
     secrets.command("check")(check_secrets)
@@ -119,14 +138,9 @@ def demo(
     output: Annotated[Path, typer.Option(help="Folder for the result.")] = Path("demo-output"),
 ) -> None:
     """Debias a real model from start to finish, and show what changed."""
-    from rich.console import Console
-
     from app.cli.demo import DEMOS, run_demo
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=LOG_WIDTH)
-    raise typer.Exit(run_demo(DEMOS[model], output, console))
+    raise typer.Exit(run_demo(DEMOS[model], output, _console()))
 
 
 def methods() -> None:
@@ -155,14 +169,78 @@ def upgrade_database() -> None:
 def create_key(
     name: Annotated[str, typer.Option(help="What the key is for.")],
     scope: Annotated[
-        list[str] | None, typer.Option(help="Scope to grant; repeatable. Default: all.")
+        list[str] | None,
+        typer.Option(help="Scope to grant; repeatable. Default: all but admin."),
     ] = None,
+    project: Annotated[str | None, typer.Option(help="Project of the key.")] = None,
 ) -> None:
-    """Make an API key of the default project. It is printed once and stored nowhere."""
+    """Make an API key, by default of the default project. It is printed once, stored nowhere."""
     from app.cli.administration import make_key
 
     settings = load_settings()
-    _run(lambda: print(make_key(settings, name, scope or [])))
+    _run(lambda: print(make_key(settings, name, scope or [], project=project)))
+
+
+def list_projects() -> None:
+    """List all projects with their limits and what they use of them."""
+    from app.cli import projects
+
+    settings = load_settings()
+    _run(lambda: projects.list_projects(settings, _console()))
+
+
+def create_project(
+    name: Annotated[str, typer.Argument(help="Lower-case letters, digits, dots, dashes.")],
+    weight: Number = None,
+    max_running: Number = None,
+    max_queued: Number = None,
+    max_storage_bytes: Limit = None,
+    max_gpu_s_per_day: Limit = None,
+    retention_days: Number = None,
+) -> None:
+    """Make a project and print its first key, which has all scopes but admin."""
+    from app.cli import projects
+
+    settings = load_settings()
+    limits = {
+        "weight": weight,
+        "max_running": max_running,
+        "max_queued": max_queued,
+        "max_storage_bytes": max_storage_bytes,
+        "max_gpu_s_per_day": max_gpu_s_per_day,
+        "retention_days": retention_days,
+    }
+    _run(lambda: projects.create_project(settings, name, limits))
+
+
+def change_project(
+    name: Annotated[str, typer.Argument(help="The project to change.")],
+    rename: Annotated[str | None, typer.Option(help="Its new name.")] = None,
+    weight: Number = None,
+    max_running: Number = None,
+    max_queued: Number = None,
+    max_storage_bytes: Limit = None,
+    max_gpu_s_per_day: Limit = None,
+    retention_days: Number = None,
+    suspended: Annotated[
+        bool | None, typer.Option("--suspend/--resume", help="Whether it takes new jobs.")
+    ] = None,
+) -> None:
+    """Change a project; options that are not given leave their limit as it is."""
+    from app.cli import projects
+
+    settings = load_settings()
+    changes = {
+        "name": rename,
+        "weight": weight,
+        "max_running": max_running,
+        "max_queued": max_queued,
+        "max_storage_bytes": max_storage_bytes,
+        "max_gpu_s_per_day": max_gpu_s_per_day,
+        "retention_days": retention_days,
+        "suspended": None if suspended is None else str(suspended),
+    }
+    _run(lambda: projects.change_project(settings, name, changes))
 
 
 def rotate_secrets() -> None:
@@ -181,6 +259,26 @@ def check_secrets() -> None:
     _run(lambda: print_check(settings))
 
 
+def collect_garbage(
+    dry_run: Annotated[bool, typer.Option(help="Only say what would be deleted.")] = False,
+) -> None:
+    """Delete what retention gives up, as every API process does each hour."""
+    from app.cli.storage import print_garbage
+
+    settings = load_settings()
+    _run(lambda: print_garbage(settings, dry_run=dry_run))
+
+
+def verify_store(
+    digests: Annotated[bool, typer.Option(help="Read every blob and check its SHA-256.")] = False,
+) -> None:
+    """Compare the rows of the database with the objects of the store."""
+    from app.cli.storage import print_check
+
+    settings = load_settings()
+    _run(lambda: print_check(settings, digests=digests))
+
+
 def show_config() -> None:
     """Print the settings in effect, with secrets masked."""
     for name, value in load_settings().model_dump().items():
@@ -192,6 +290,41 @@ def _as_set(value: object) -> str:
     if value is None:
         return ""
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for all checks.")] = 60.0,
+) -> None:
+    """Look at every part of the service, and say what is wrong and what to do about it."""
+    from app.cli.doctor import diagnose
+
+    settings = load_settings()
+    console = _console()
+    _run(lambda: diagnose(settings, console, as_json=as_json, timeout_s=timeout))
+
+
+def list_cache() -> None:
+    """List the models in the cache, the least recently used first."""
+    from app.cli import cache
+
+    settings = load_settings()
+    _run(lambda: cache.list_cache(settings, _console()))
+
+
+def clear_cache() -> None:
+    """Remove all cached models that no job uses at present."""
+    from app.cli import cache
+
+    settings = load_settings()
+    _run(lambda: cache.clear_cache(settings, _console()))
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=LOG_WIDTH)
 
 
 def load_settings() -> Settings:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.security.scopes import GRANTABLE
+from app.security.scopes import TENANT
 
 BLOCK_TYPER = """
 import sys
@@ -94,14 +94,16 @@ def test_a_key_can_be_made_once_the_database_is_there(tmp_path: Path) -> None:
     assert made.stdout.startswith("dbk_")
 
 
-def test_a_key_has_no_scope_that_the_api_could_not_grant(tmp_path: Path) -> None:
+def test_a_key_made_without_a_choice_of_scopes_does_not_reach_beyond_its_project(
+    tmp_path: Path,
+) -> None:
     debias("db", "upgrade", DEBIAS_HOME=str(tmp_path))
     debias("keys", "create", "--name", "ci", DEBIAS_HOME=str(tmp_path))
 
     with sqlite3.connect(tmp_path / "debias.db") as database:
         found = database.execute("SELECT scopes FROM api_keys WHERE name = 'ci'").fetchone()
 
-    assert set(json.loads(found[0])) == {scope.value for scope in GRANTABLE}
+    assert set(json.loads(found[0])) == {scope.value for scope in TENANT}
 
 
 def test_an_unknown_scope_is_refused_with_the_known_ones(tmp_path: Path) -> None:
