@@ -19,6 +19,8 @@ from app.domain.errors import RateLimited
 from app.settings import Settings
 
 WINDOW_S = 60
+# Redis and this host need not agree to the second.
+CLOCK_TOLERANCE_S = 5
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 KEY_PREFIX = "debias-limits"
 REDIS_SCHEMES = ("redis://", "rediss://")
@@ -88,14 +90,25 @@ class RateLimiter:
 
     def _count(self, item: RateLimitItem, name: str) -> tuple[bool, WindowStats]:
         if self._shared is None or self._clock.monotonic() < self._paused_until:
-            return _hit(self._local, item, name)
+            return self._hit(self._local, item, name)
         try:
-            counted = _hit(self._shared, item, name)
+            counted = self._hit(self._shared, item, name)
         except StorageError as exc:
             self._note_failure(exc)
-            return _hit(self._local, item, name)
+            return self._hit(self._local, item, name)
         self._is_down = False
         return counted
+
+    def _hit(
+        self, counter: FixedWindowRateLimiter, item: RateLimitItem, name: str
+    ) -> tuple[bool, WindowStats]:
+        """Count; begin a new window where the clock was set back in the middle of one."""
+        admitted = counter.hit(item, name)
+        stats = counter.get_window_stats(item, name)
+        if stats.reset_time - self._clock.now().timestamp() <= WINDOW_S + CLOCK_TOLERANCE_S:
+            return admitted, stats
+        counter.clear(item, name)
+        return counter.hit(item, name), counter.get_window_stats(item, name)
 
     def _note_failure(self, exc: StorageError) -> None:
         self._paused_until = self._clock.monotonic() + PAUSE_S
@@ -131,13 +144,6 @@ def _shared_counter(pool: ConnectionPool) -> FixedWindowRateLimiter:
     # The pool decides where to; the URI only says that it is a Redis.
     storage = RedisStorage("redis://", pool, KEY_PREFIX, wrap_exceptions=True)
     return FixedWindowRateLimiter(storage)
-
-
-def _hit(
-    counter: FixedWindowRateLimiter, item: RateLimitItem, name: str
-) -> tuple[bool, WindowStats]:
-    admitted = counter.hit(item, name)
-    return admitted, counter.get_window_stats(item, name)
 
 
 def _item(per_minute: int) -> RateLimitItem | None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import structlog
 
+from app.db.repositories.clock import pull_back
 from app.db.repositories.execution import expired_leases, lock_expired, mark_lost_workers
 from app.db.session import Database
 from app.dispatch.endings import Ending, EndingWriter, worker_lost
@@ -70,6 +71,7 @@ class Reaper:
 
     def _reap(self) -> ReapReport:
         report = ReapReport()
+        self._correct_clock()
         with self._database.read() as session:
             due = expired_leases(session, now=self._database.now(session))
         for job_id in due:
@@ -82,6 +84,13 @@ class Reaper:
             seen_before = self._database.now(session) - timeout
             report.workers.extend(mark_lost_workers(session, seen_before=seen_before))
         return report
+
+    def _correct_clock(self) -> None:
+        with self._database.write() as session:
+            now = self._database.now(session)
+            rows = pull_back(session, now=now, lease_ttl_s=self._timing.lease_ttl_s)
+        if rows:
+            log.warning("clock_went_back", rows=rows)
 
     def _end(self, job_id: UUID) -> JobStatus | None:
         with self._database.write() as session:

@@ -44,6 +44,7 @@ OVER_ALL_PROJECTS = {
 # Dispatch, attempts (whose project is that of the job they hold under a fence), retention, and
 # monitoring.
 SERVICE_WIDE = {
+    "clock.py",
     "execution.py",
     "outputs.py",
     "operations.py",

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
@@ -172,3 +173,18 @@ def admit_all(counter: RateLimiter, key_id: UUID) -> None:
     """Use up the two reads of the minute."""
     counter.admit(key_id, "GET")
     counter.admit(key_id, "HEAD")
+
+
+def test_a_clock_that_is_set_back_does_not_shut_a_key_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited, key = limiter(HeldClock()), uuid4()
+    real = time.time
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time", lambda: real() + 7200)
+        limited.admit(key, "POST")
+
+    assert limited.admit(key, "POST")
+
+    with pytest.raises(RateLimited) as refused:
+        limited.admit(key, "POST")
+    assert refused.value.retry_after_s is not None
+    assert refused.value.retry_after_s <= 60
