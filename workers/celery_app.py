@@ -15,6 +15,7 @@ import psutil
 import structlog
 from celery import Celery, bootsteps, signals
 from celery.exceptions import SecurityWarning
+from celery.worker import state
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.catalog.registry import load_registry
@@ -25,7 +26,7 @@ from app.dispatch.timing import Timing
 from app.services.connections import hub_of, store_of
 from app.services.secrets import box_of
 from app.settings import Settings
-from workers.attempt.services import AttemptServices
+from workers.attempt.services import AttemptServices, until_reachable
 from workers.disk import WorkerDisk
 from workers.fetch import FetchSources
 from workers.runtime.devices import resolve_device, use_threads
@@ -164,9 +165,14 @@ class WorkerProcess:
         self._announce(services)
 
     def _announce(self, services: AttemptServices) -> None:
+        """Offer this child for a job; it waits for a database that is away."""
         database = services.database
-        with database.write() as session:
-            self.slot.child_ready(session, services.device, now=database.now(session))
+
+        def write() -> None:
+            with database.write() as session:
+                self.slot.child_ready(session, services.device, now=database.now(session))
+
+        until_reachable(write, "announce", services=services)
 
     def _run_job(self, job_id: str, dispatch: int) -> None:
         if self._runner is None:
@@ -210,7 +216,8 @@ class WorkerProcess:
         if drain_asked:
             self._end_softly("drain_requested")
         with self._using_database("overlooked"):
-            if self.slot.is_overlooked():
+            # A message that the parent holds for its child waits for nothing else.
+            if not state.reserved_requests and self.slot.is_overlooked():
                 self._end_softly("not_consuming")
 
     def _make_room(self) -> None:

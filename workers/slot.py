@@ -77,6 +77,7 @@ class WorkerSlot:
         self._timing = timing
         self._endings = EndingWriter(timing)
         self._oom_kills = oom_kills()
+        self._passed_by_since: float | None = None
         now = database.clock.now()
         self.identity = WorkerIdentity(new_id(unix_ms(now)), socket.gethostname(), os.getpid())
 
@@ -138,21 +139,31 @@ class WorkerSlot:
         """Tell whether this worker sits idle although a message has long been waiting for it.
 
         Celery workers have been reported to stay connected but stop consuming after a Redis
-        reconnect (celery#8030, #8091, #8384): only a restart helps.
+        reconnect (celery#8030, #8091, #8384): only a restart helps. One look is not enough:
+        after an outage of the database every message is old, and was perhaps never sent.
         """
         with self._database.read() as session:
             waiting_since = self._database.now(session) - timedelta(
                 seconds=self._timing.worker_timeout_s
             )
-            waiting = sa.exists().where(
-                Job.status == JobStatus.QUEUED,
-                Job.dispatched_at < waiting_since,
-                Job.published_at.is_not(None),
-                Job.device_class.in_(self._facts.classes),
-            )
-            idle = sa.exists().where(Worker.id == self.identity.id, Worker.current_job_id.is_(None))
-            overlooked = session.execute(sa.select(waiting & idle)).scalar_one()
-        return bool(overlooked)
+            passed_by = self._is_passed_by(session, waiting_since)
+        now = self._database.clock.monotonic()
+        if not passed_by:
+            self._passed_by_since = None
+            return False
+        if self._passed_by_since is None:
+            self._passed_by_since = now
+        return now - self._passed_by_since >= self._timing.resend_s / 2
+
+    def _is_passed_by(self, session: Session, waiting_since: datetime) -> bool:
+        waiting = sa.exists().where(
+            Job.status == JobStatus.QUEUED,
+            Job.dispatched_at < waiting_since,
+            Job.published_at.is_not(None),
+            Job.device_class.in_(self._facts.classes),
+        )
+        idle = sa.exists().where(Worker.id == self.identity.id, Worker.current_job_id.is_(None))
+        return bool(session.execute(sa.select(waiting & idle)).scalar_one())
 
     def child_lost(self, job_id: UUID, dispatch: int, message: str) -> JobStatus | None:
         """End the attempt of a child that died, at once and with what is known.

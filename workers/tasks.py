@@ -12,7 +12,7 @@ from app.db.events import append_event, last_event
 from app.db.repositories.execution import Claim, claim_job, clear_dispatch
 from app.db.tables import Job
 from workers.attempt.run import Attempt
-from workers.attempt.services import AttemptServices
+from workers.attempt.services import AttemptServices, until_reachable
 from workers.disk import MARGIN, Room, WorkerDisk, never_fits
 
 log = structlog.get_logger()
@@ -35,11 +35,13 @@ class JobRunner:
 
     def run(self, job_id: UUID, dispatch: int) -> bool:
         """Run the job of one message; False when the message was old or could not be used."""
-        room = self._disk.room_for(self._estimated_bytes(job_id))
+        services = self.services
+        needed = until_reachable(lambda: self._estimated_bytes(job_id), "claim", services=services)
+        room = self._disk.room_for(needed)
         if not room.is_enough and not room.can_never_be:
             self._give_back(job_id, dispatch, room)
             return False
-        claim = self._claim(job_id, dispatch)
+        claim = until_reachable(lambda: self._claim(job_id, dispatch), "claim", services=services)
         if claim is None:
             log.info("message_dropped", job_id=str(job_id), dispatch=dispatch)
             return False

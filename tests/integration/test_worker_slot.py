@@ -9,6 +9,7 @@ from app.db.tables import Job, OutboxMessage, Worker
 from app.db.transition import transition
 from app.dispatch.dispatcher import Dispatcher
 from app.domain.states import Actor, JobStatus
+from tests.clock import FakeClock
 from tests.execution import (
     TIMING,
     RecordingBroker,
@@ -162,19 +163,23 @@ def test_a_worker_that_leaves_gives_back_what_its_child_could_not(
 
 
 def test_an_idle_worker_whose_message_waits_for_long_knows_it(
-    database: Database, slot: WorkerSlot, project: UUID
+    timed: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
-    announce(database, slot)
-    job_id = queue_job(database, project)
-    dispatch_one(database)
-    fresh = slot.is_overlooked()
-    with database.write() as session:
-        early = database.now(session).replace(year=2020)
-        session.execute(
-            sa.update(Job).where(Job.id == job_id).values(dispatched_at=early, published_at=early)
-        )
+    facts = SlotFacts(classes=("cpu",), scratch_dir=tmp_path, scratch_min_free_bytes=0)
+    idle = WorkerSlot(timed, facts, TIMING)
+    announce(timed, idle)
+    job_id = queue_job(timed, make_project(timed))
+    dispatch_one(timed)
+    fresh = idle.is_overlooked()
+    with timed.write() as session:
+        values = {"published_at": clock.now()}
+        session.execute(sa.update(Job).where(Job.id == job_id).values(**values))
 
-    assert (fresh, slot.is_overlooked()) == (False, True)
+    clock.advance(TIMING.worker_timeout_s + 1)
+    first_look = idle.is_overlooked()
+    clock.advance(TIMING.resend_s)
+
+    assert (fresh, first_look, idle.is_overlooked()) == (False, False, True)
 
 
 def test_a_row_of_a_killed_worker_of_this_host_is_marked_as_lost(

@@ -1,11 +1,14 @@
 """What a worker's child holds for its attempts, built after the fork."""
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 from uuid import UUID
+
+import structlog
 
 from app.catalog.registry import MethodRegistry
 from app.db.repositories.blobs import blob_key_of
@@ -16,7 +19,11 @@ from app.domain.errors import Gone
 from app.domain.ids import IdPrefix, format_id
 from app.security.secrets import SecretBox
 from app.storage.objects import ObjectStore
+from workers.attempt.journal import UNREACHABLE
 from workers.fetch import FetchSources
+
+log = structlog.get_logger()
+T = TypeVar("T")
 
 EXIT_FENCED = 70
 EXIT_STOPPED = 71
@@ -65,3 +72,21 @@ def blob_reader(
         return store.get_range(key, start, end)
 
     return read
+
+
+def until_reachable(action: Callable[[], T], name: str, *, services: AttemptServices) -> T:
+    """Repeat what comes before and between attempts while the database is away.
+
+    A message that was received is consumed: given up, its job would wait to be sent again. And a
+    child that gives up ends its worker, in an outage one after the other. Ends when the worker
+    is gone.
+    """
+    pause = threading.Event()
+    while True:
+        try:
+            return action()
+        except UNREACHABLE as exc:
+            log.warning("database_unreachable", action=name, reason=str(exc))
+            if services.is_orphaned():
+                raise
+        pause.wait(services.timing.stop_poll_s)
