@@ -26,7 +26,7 @@ def collector(database: Database, store: ObjectStore) -> Collector:
 
 
 def age(database: Database, job_id: UUID, days: float) -> None:
-    """Let a finished job have ended earlier than it did, and its bytes be as old."""
+    """Let a finished job have ended earlier than it did, and the bytes of its project be as old."""
     by = timedelta(days=days)
     with database.write() as session:
         job = session.get_one(Job, job_id)
@@ -34,7 +34,8 @@ def age(database: Database, job_id: UUID, days: float) -> None:
         job.finished_at -= by
         if job.deleted_at is not None:
             job.deleted_at -= by
-        for blob in session.execute(sa.select(Blob)).scalars():
+        blobs = sa.select(Blob).where(Blob.project_id == job.project_id)
+        for blob in session.execute(blobs).scalars():
             blob.last_referenced_at -= by
 
 

@@ -51,7 +51,22 @@ REQUESTS: dict[str, Any] = {
     "createProjectKey": {"name": "replacement"},
 }
 
+FREED = [
+    {"kind": "artifacts", "rows": 16, "size_bytes": 0},
+    {"kind": "blobs", "rows": 12, "size_bytes": 538090040},
+]
+
 RESPONSES: dict[str, tuple[str, Any]] = {
+    "collectGarbage": (
+        "200",
+        {
+            "dry_run": False,
+            "complete": True,
+            "freed": FREED,
+            "total_rows": 28,
+            "total_size_bytes": 538090040,
+        },
+    ),
     "createProject": ("201", {"project": PROJECT, "key": NEW_KEY}),
     "listProjects": ("200", {"data": [PROJECT], "has_more": False, "next_cursor": None}),
     "getProject": ("200", PROJECT),

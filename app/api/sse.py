@@ -43,7 +43,8 @@ class JobEventStream(JobStream):
                 yield ServerSentEvent(
                     id=str(body.seq), event=body.type, data=body.model_dump_json(), sep=LINE_END
                 )
-            if batch.finished and position >= batch.last_seq:
+            # Not by the number of the last event: retention may have deleted it.
+            if batch.finished and len(batch.events) < BATCH:
                 done = json.dumps({"status": batch.status})
                 yield ServerSentEvent(event="done", data=done, sep=LINE_END)
                 return

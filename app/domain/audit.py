@@ -22,6 +22,7 @@ class AuditAction(StrEnum):
     PROJECT_CREATED = "project.created"
     PROJECT_CHANGED = "project.changed"
     WORKER_DRAINED = "worker.drained"
+    GARBAGE_COLLECTED = "garbage.collected"
 
 
 class AuditActor(StrEnum):

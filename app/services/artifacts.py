@@ -98,9 +98,9 @@ def list_checkpoints(u: UnitOfWork, job_id: UUID) -> Sequence[tuple[JobCheckpoin
 
 def _stored(row: Artifact, blob: Blob | None) -> StoredArtifact:
     if row.deleted_at is not None or blob is None:
-        moment = row.deleted_at or row.expires_at
-        when = f" at {format_time(moment)}" if moment else ""
-        raise Gone(f"The bytes of {row.name} were deleted{when}; run the job again to get them.")
+        moment = row.expires_at or row.deleted_at
+        when = f", expired at {format_time(moment)}," if moment else ""
+        raise Gone(f"The bytes of {row.name}{when} were deleted; run the job again to get them.")
     return StoredArtifact(row, blob.storage_key)
 
 

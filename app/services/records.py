@@ -18,7 +18,6 @@ class EventBatch:
     """Events in order, and whether more can come after the last one."""
 
     events: Sequence[JobEvent]
-    last_seq: int
     status: JobStatus
 
     @property
@@ -41,7 +40,7 @@ def read_events(u: UnitOfWork, job_id: UUID, *, after: int, limit: int) -> Event
     # The job first: an event that comes in between then belongs to the next batch.
     job = get_job(u, job_id)
     events = u.records.events(job_id, after=after, limit=limit)
-    return EventBatch(events, job.last_seq, JobStatus(job.status))
+    return EventBatch(events, JobStatus(job.status))
 
 
 def list_attempts(u: UnitOfWork, job_id: UUID) -> Sequence[JobAttempt]:

@@ -4,6 +4,7 @@ from app.api.routes import (
     admin,
     artifacts,
     audit,
+    garbage,
     health,
     job_files,
     job_records,
@@ -27,6 +28,7 @@ ROUTERS = (
     keys.router,
     usage.router,
     admin.router,
+    garbage.router,
     secrets.router,
     audit.router,
 )

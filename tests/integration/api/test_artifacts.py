@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.db.tables import Artifact
+from app.storage.keys import blob_key
 from tests.integration.api.callers import Caller
 from tests.integration.api.runs import finished_job
 
@@ -114,9 +115,7 @@ def test_expired_artifact_is_gone_but_described(caller: Caller, job_id: str) -> 
 def test_bytes_missing_in_the_store_are_gone(caller: Caller) -> None:
     job_id = finished_job(caller, {"report.json": b'{"only": "here"}'})
     row = artifact(caller, job_id, "report.json")
-    digest = row["sha256"]
-    key = f"p/{caller.shown_project}/blobs/sha256/{digest[:2]}/{digest[2:4]}/{digest}"
-    caller.app.store.delete(key)
+    caller.app.store.delete(blob_key(caller.shown_project, row["sha256"], "1"))
 
     answer = caller.get(row["content"])
 
