@@ -42,6 +42,7 @@ class Faults:
     `cut_after` breaks the next downloads, one entry each, after so many bytes. `page` is an HTML
     page that stands in for every answer. `drip` sends one byte, or one header with `drip_headers`,
     every `DRIP_S` until it is set. `length_off` is added to what Content-Length should be.
+    `without_access_flags` lists a gated or private repository like any other; its files stay shut.
     """
 
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
@@ -52,6 +53,7 @@ class Faults:
     without_commit_header: bool = False
     without_sizes: bool = False
     without_error_codes: bool = False
+    without_owners: bool = False
     corrupt: set[str] = field(default_factory=set)
     listing: bytes | None = None
     page: bytes | None = None
@@ -59,6 +61,8 @@ class Faults:
     drip: threading.Event | None = None
     drip_headers: bool = False
     length_off: int = 0
+    without_access_flags: bool = False
+    cookie: str | None = None
 
 
 @dataclass(frozen=True)
@@ -194,10 +198,20 @@ class _Handler(BaseHTTPRequestHandler):
             return
         url = urlsplit(self.path)
         path = url.path.removeprefix(hub.prefix)
-        if path.startswith("/api/models/"):
+        if path == "/api/whoami-v2":
+            self._name_owner()
+        elif path.startswith("/api/models/"):
             self._list(path.removeprefix("/api/models/"), parse_qs(url.query))
         else:
             self._resolve(path)
+
+    def _name_owner(self) -> None:
+        if self.stand_in.faults.without_owners:
+            self._answer(404, b"Not Found", {})
+        elif self._token() in (GOOD_TOKEN, OTHER_TOKEN):
+            self._answer(200, b'{"name": "evenhand"}', {"Content-Type": "application/json"})
+        else:
+            self._refuse(401, "", "Invalid username or password.")
 
     def _list(self, path: str, query: Mapping[str, list[str]]) -> None:
         repo_id, _, revision = path.partition("/revision/")
@@ -212,8 +226,8 @@ class _Handler(BaseHTTPRequestHandler):
         content = {
             "id": repo_id,
             "sha": commit,
-            "gated": repo.gated,
-            "private": repo.private,
+            "gated": repo.gated and not self.stand_in.faults.without_access_flags,
+            "private": repo.private and not self.stand_in.faults.without_access_flags,
             "siblings": [
                 _sibling(name, data, with_sizes=with_sizes) for name, data in repo.files.items()
             ],
@@ -289,6 +303,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)
+        if faults.cookie:
+            self.send_header("Set-Cookie", f"{faults.cookie}; Path=/")
         self.send_header("Content-Length", str(len(body) + faults.length_off))
         self.end_headers()
         if faults.drip:

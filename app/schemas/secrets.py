@@ -7,13 +7,15 @@ from pydantic_core import PydanticCustomError
 
 from app.schemas.base import RequestBody, ResponseBody, Timestamp
 
-MAX_SECRET_LENGTH = 512
+MIN_LENGTH, MAX_LENGTH = 8, 512
+FORM = f"{MIN_LENGTH} to {MAX_LENGTH} printable ASCII characters without spaces"
 
 
 def _fits_a_header(value: SecretStr) -> SecretStr:
     text = value.get_secret_value()
-    if not (text.isascii() and text.isprintable() and " " not in text):
-        raise PydanticCustomError("not_a_token", "Give printable ASCII without spaces.")
+    fits = MIN_LENGTH <= len(text) <= MAX_LENGTH and " " not in text
+    if not (fits and text.isascii() and text.isprintable()):
+        raise PydanticCustomError("not_a_token", f"Give {FORM}.")
     return value
 
 
@@ -24,9 +26,8 @@ class SecretRequest(RequestBody):
         SecretStr,
         AfterValidator(_fits_a_header),
         Field(
-            min_length=8,
-            max_length=MAX_SECRET_LENGTH,
-            description="Printable ASCII without spaces.",
+            description=f"{FORM}.",
+            json_schema_extra={"minLength": MIN_LENGTH, "maxLength": MAX_LENGTH},
         ),
     ]
 

@@ -1,8 +1,11 @@
 """What an attempt's end means for its job."""
 
+from dataclasses import replace
+
 from app.dispatch.endings import Ending
 from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.states import AttemptOutcome, Phase
+from app.redaction import redact
 from workers.heartbeat import Limits, StopCause
 
 _PLAIN = {
@@ -33,5 +36,6 @@ def ending_for_stop(cause: StopCause, limits: Limits, phase: Phase) -> Ending:
 
 
 def failed(failure: JobFailure) -> Ending:
-    """Describe the end of an attempt that met a failure."""
-    return Ending(AttemptOutcome.FAILED, failure)
+    """Describe the end of an attempt that met a failure. Its words are for users to read."""
+    shown = replace(failure, message=redact(failure.message), hint=redact(failure.hint))
+    return Ending(AttemptOutcome.FAILED, shown)

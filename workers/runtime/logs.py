@@ -16,6 +16,7 @@ from typing import IO
 
 from app.domain.clock import Clock, format_time
 from app.logging import plain_formatter
+from app.redaction import redact
 
 LINE_LIMIT = 16_384
 # Room for a deep traceback; a message that quotes a whole tensor is cut in its middle.
@@ -185,7 +186,8 @@ def _shorten(text: str) -> str:
 def _line(stream: str, raw: bytes, moment: datetime) -> str:
     text = raw.decode("utf-8", errors="backslashreplace").replace("\x00", "\\x00")
     if stream == "log":
-        return text
+        return text  # secrets were taken out when the line was formatted
+    text = redact(text)
     if len(text) > LINE_LIMIT:
         text = f"{text[:LINE_LIMIT]}… ({len(text)} characters)"
     level = _LEVEL_OF_STREAM[stream]
