@@ -30,6 +30,9 @@ from workers.testkit.fake_method import Engine
 REPO = "org/model"
 BOX = SecretBox(["k" * 40])
 
+# What is particular to a database is tested with the secrets themselves.
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
 
 @pytest.fixture
 def hub() -> Iterator[HubStandIn]:

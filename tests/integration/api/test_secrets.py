@@ -2,16 +2,20 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from secrets import token_hex
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pydantic import SecretStr
 
 from app.db.tables import ProjectSecret
 from app.security.scopes import TENANT, Scope
 from app.settings import Settings
-from tests.integration.api.callers import Caller, RunningApp
+from tests.hub_stand_in import GOOD_TOKEN, HubStandIn
+from tests.integration.api.callers import JOB, Caller, RunningApp
 from tests.integration.api.conftest import run_app
+from tests.model_files import llama_folder
 
 PATH = "/v1/secrets/hub_token"
 VALUE = "hf_" + "v" * 30
@@ -125,6 +129,55 @@ def test_first_values_at_the_same_time_end_as_one_row(caller: Caller) -> None:
 
     assert {answer.status_code for answer in answers} == {200}
     assert len(stored(caller)) == 1
+
+
+@pytest.fixture
+def gated(hub: HubStandIn) -> str:
+    """A gated model of this test's own."""
+    repo_id = f"org/gated-{token_hex(4)}"
+    hub.add(repo_id, llama_folder(), gated="manual")
+    return repo_id
+
+
+def test_hub_token_opens_gated_models_for_jobs_of_its_project(
+    app: RunningApp, caller: Caller, gated: str
+) -> None:
+    job = {**JOB, "model": {"hub": gated}}
+    refused = caller.post("/v1/jobs", json=job)
+    put(caller, GOOD_TOKEN)
+
+    accepted, estimated = (
+        caller.post(path, json=job) for path in ("/v1/jobs", "/v1/jobs/estimate")
+    )
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "model_gated")
+    assert accepted.status_code == 202, accepted.text
+    assert estimated.json()["valid"] is True
+    assert GOOD_TOKEN not in accepted.text + estimated.text
+    assert app.caller().post("/v1/jobs", json=job).json()["code"] == "model_gated"
+    caller.request("DELETE", PATH)
+    assert caller.post("/v1/jobs", json=job).json()["code"] == "model_gated"
+
+
+def test_token_under_a_lost_key_is_named_and_can_be_set_again(
+    sqlite_settings: Settings, gated: str
+) -> None:
+    job = {**JOB, "model": {"hub": gated}}
+    with run_app(sqlite_settings) as before:
+        caller = before.caller()
+        put(caller, GOOD_TOKEN)
+    changed = sqlite_settings.model_copy(update={"secret_key": SecretStr("another" * 6)})
+    with run_app(changed) as after:
+        caller = Caller(after, caller.project_id, caller.key)
+        refused = caller.post("/v1/jobs", json=job)
+        estimated = caller.post("/v1/jobs/estimate", json=job).json()
+        put(caller, GOOD_TOKEN)
+        accepted = caller.post("/v1/jobs", json=job)
+
+    assert (refused.status_code, refused.json()["code"]) == (422, "secret_unreadable")
+    assert "PUT /v1/secrets/hub_token" in refused.json()["detail"]
+    assert [problem["code"] for problem in estimated["problems"]] == ["secret_unreadable"]
+    assert accepted.status_code == 202
 
 
 def test_service_without_a_secret_key_says_so(sqlite_settings: Settings) -> None:
