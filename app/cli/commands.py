@@ -35,9 +35,6 @@ def create_cli() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     cli.callback()(_start)
-    database = typer.Typer(help="The database.", no_args_is_help=True)
-    keys = typer.Typer(help="API keys.", no_args_is_help=True)
-    config = typer.Typer(help="Settings.", no_args_is_help=True)
     for name, command in (
         ("serve", serve),
         ("api", api),
@@ -48,29 +45,31 @@ def create_cli() -> typer.Typer:
         ("doctor", doctor),
     ):
         cli.command(name)(command)
-    database.command("upgrade")(upgrade_database)
-    keys.command("create")(create_key)
-    config.command("show")(show_config)
-    projects = typer.Typer(help="Projects and their limits.", no_args_is_help=True)
-    projects.command("ls")(list_projects)
-    projects.command("create")(create_project)
-    projects.command("set")(change_project)
-    cli.add_typer(projects, name="projects")
-    cache = typer.Typer(help="The cache of hub files on this machine.", no_args_is_help=True)
-    cache.command("ls")(list_cache)
-    cache.command("clear")(clear_cache)
-    cli.add_typer(cache, name="cache")
-    cli.add_typer(database, name="db")
-    cli.add_typer(keys, name="keys")
-    cli.add_typer(config, name="config")
-    store = typer.Typer(help="The object store.", no_args_is_help=True)
-    store.command("verify")(verify_store)
-    cli.add_typer(store, name="store")
-    secrets = typer.Typer(help="Secrets of projects.", no_args_is_help=True)
-    secrets.command("rotate")(rotate_secrets)
-    secrets.command("check")(check_secrets)
-    cli.add_typer(secrets, name="secrets")
+    _add_groups(cli)
     return cli
+
+
+def _add_groups(cli: typer.Typer) -> None:
+    groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+        "db": ("The database.", {"upgrade": upgrade_database}),
+        "projects": (
+            "Projects and their limits.",
+            {"ls": list_projects, "create": create_project, "set": change_project},
+        ),
+        "keys": ("API keys.", {"create": create_key}),
+        "secrets": ("Secrets of projects.", {"rotate": rotate_secrets, "check": check_secrets}),
+        "store": ("The object store.", {"verify": verify_store}),
+        "cache": (
+            "The cache of hub files on this machine.",
+            {"ls": list_cache, "clear": clear_cache},
+        ),
+        "config": ("Settings.", {"show": show_config}),
+    }
+    for name, (explanation, commands) in groups.items():
+        group = typer.Typer(help=explanation, no_args_is_help=True)
+        for command_name, command in commands.items():
+            group.command(command_name)(command)
+        cli.add_typer(group, name=name)
 
 
 def _print_version(*, wanted: bool) -> None:

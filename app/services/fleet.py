@@ -6,13 +6,12 @@ from datetime import timedelta
 from uuid import UUID
 
 from app.db.repositories.execution import live_workers
-from app.db.repositories.operations import (
-    QueueDepth,
+from app.db.repositories.operations import QueueDepth, queue_depths
+from app.db.repositories.workers import (
     ask_to_drain,
     find_worker,
     jobs_of_workers,
     page_of_workers,
-    queue_depths,
 )
 from app.db.tables import Worker
 from app.db.uow import UnitOfWork

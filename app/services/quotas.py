@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 
-from app.db.repositories.execution import accelerator_classes
 from app.db.repositories.projects import CPU_DEVICE, count_waiting_of_all
+from app.db.repositories.workers import accelerator_classes
 from app.db.tables import Project
 from app.db.uow import UnitOfWork
 from app.domain.errors import ProjectSuspended, QueueFull, QuotaExceeded

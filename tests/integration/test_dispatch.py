@@ -74,7 +74,9 @@ def test_a_busy_worker_is_no_slot(
     assert len(broker.messages) == 1
 
 
-@pytest.mark.parametrize("column", [{"state": "draining"}, {"disk_low": True}])
+@pytest.mark.parametrize(
+    "column", [{"state": "draining"}, {"disk_low": True}, {"drain_requested": True}]
+)
 def test_a_worker_that_takes_no_jobs_is_no_slot(
     timed: Database,
     broker: RecordingBroker,

@@ -4,6 +4,7 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
+from app.db.repositories.workers import ask_to_drain
 from app.db.session import Database
 from app.db.tables import Job, OutboxMessage, Worker
 from app.db.transition import transition
@@ -193,3 +194,21 @@ def test_a_row_of_a_killed_worker_of_this_host_is_marked_as_lost(
     with database.read() as session:
         states = dict(session.execute(sa.select(Worker.id, Worker.state)).all())
     assert states == {dead.id: "lost", elsewhere.id: "ready"}
+
+
+def test_a_worker_learns_with_its_report_that_it_is_to_drain(
+    database: Database, slot: WorkerSlot
+) -> None:
+    announce(database, slot)
+    other = add_worker(database)
+    with database.write() as session:
+        asked = ask_to_drain(session, other.id)
+    before = slot.report()
+    with database.write() as session:
+        ask_to_drain(session, slot.identity.id)
+
+    assert asked
+    assert (before, slot.report()) == (False, True)
+    slot.leave()
+    with database.write() as session:
+        assert not ask_to_drain(session, slot.identity.id)

@@ -48,6 +48,7 @@ SERVICE_WIDE = {
     "execution.py",
     "outputs.py",
     "operations.py",
+    "workers.py",
     "blobs.py",
     "retention.py",
     "inventory.py",

@@ -11,8 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
-from app.db.repositories.projects import CPU_DEVICE
-from app.db.tables import Job, JobAttempt, JobCheckpoint, JobEvent, Worker
+from app.db.tables import IS_LEASED, IS_QUEUED, Job, JobAttempt, JobCheckpoint, JobEvent, Worker
 from app.db.transition import transition
 from app.db.types import UtcTime
 from app.domain.clock import unix_ms
@@ -25,16 +24,32 @@ PAUSE_ENDS_SOON = "pause_ends_soon"
 # Any constant will do; all dispatchers of one database must use the same.
 _DISPATCH_LOCK = 0x6576656E68616E64
 
+# The project with the smallest share of slots for its weight is next, and of its jobs the one of
+# highest priority, then age. Both are one step into `ix_jobs_queue`, whose columns all ascend
+# (SQLite cannot tell of others), hence the two look-ups; the backlog is never sorted.
 _PICK_NEXT = (
     sa.text(
         """
-    SELECT j.id FROM jobs j JOIN projects p ON p.id = j.project_id
-      LEFT JOIN (SELECT project_id, count(*) AS n FROM jobs
-                 WHERE status IN ('running', 'cancelling') OR dispatched_at IS NOT NULL
-                 GROUP BY project_id) r ON r.project_id = j.project_id
-    WHERE j.status = 'queued' AND j.dispatched_at IS NULL AND j.device_class = :device_class
-      AND j.run_after <= :now AND coalesce(r.n, 0) < p.max_running AND NOT p.suspended
-    ORDER BY coalesce(r.n, 0) * 1.0 / p.weight, j.priority DESC, j.queued_at, j.id
+    SELECT j.id FROM (
+      SELECT coalesce(r.n, 0) * 1.0 / p.weight AS share,
+        (SELECT f.id FROM jobs f
+         WHERE f.status = 'queued' AND f.project_id = p.id AND f.device_class = :device_class
+           AND f.dispatched_at IS NULL AND f.run_after <= :now
+           AND f.priority =
+             (SELECT h.priority FROM jobs h
+              WHERE h.status = 'queued' AND h.project_id = p.id AND h.device_class = :device_class
+                AND h.dispatched_at IS NULL AND h.run_after <= :now
+              ORDER BY h.priority DESC LIMIT 1)
+         ORDER BY f.queued_at, f.id LIMIT 1) AS job_id
+      FROM projects p
+        LEFT JOIN (SELECT s.project_id, count(*) AS n FROM
+                     (SELECT project_id FROM jobs WHERE status IN ('running', 'cancelling')
+                      UNION ALL
+                      SELECT project_id FROM jobs WHERE dispatched_at IS NOT NULL) s
+                   GROUP BY s.project_id) r ON r.project_id = p.id
+      WHERE coalesce(r.n, 0) < p.max_running AND NOT p.suspended
+    ) first JOIN jobs j ON j.id = first.job_id
+    ORDER BY first.share, j.priority DESC, j.queued_at, j.id
     LIMIT 1
     """
     )
@@ -123,7 +138,7 @@ def dispatch_next(session: Session, device_class: str, *, now: datetime) -> Disp
 
 def live_workers(session: Session, *, seen_since: datetime) -> list[tuple[list[str], bool]]:
     """List the live workers: the classes each serves, and whether it could take a job now."""
-    busy = sa.exists().where(Job.worker_id == Worker.id, Job.status.in_(LEASED))
+    busy = sa.exists().where(Job.worker_id == Worker.id, IS_LEASED)
     takes_jobs = ~Worker.disk_low & ~Worker.drain_requested
     rows = session.execute(
         sa.select(
@@ -131,16 +146,6 @@ def live_workers(session: Session, *, seen_since: datetime) -> list[tuple[list[s
         ).where(Worker.state == "ready", Worker.last_seen_at >= seen_since)
     )
     return [(list(classes), bool(idle)) for classes, idle in rows]
-
-
-def accelerator_classes(session: Session) -> set[str]:
-    """Name the device classes that workers with an accelerator serve."""
-    rows = session.execute(
-        sa.select(Worker.classes).where(
-            Worker.state.in_(("ready", "draining")), Worker.device != CPU_DEVICE
-        )
-    ).scalars()
-    return {name for classes in rows for name in classes}
 
 
 def count_dispatched(session: Session) -> dict[str, int]:
@@ -155,7 +160,7 @@ def count_dispatched(session: Session) -> dict[str, int]:
 
 def jobs_are_moving(session: Session) -> bool:
     """Tell whether any job runs or waits for its turn."""
-    moving = sa.exists().where(Job.status.in_((JobStatus.QUEUED, *LEASED)))
+    moving = sa.or_(sa.exists().where(IS_QUEUED), sa.exists().where(IS_LEASED))
     return bool(session.execute(sa.select(moving)).scalar_one())
 
 
@@ -257,7 +262,7 @@ def expired_leases(session: Session, *, now: datetime, limit: int = 100) -> list
     """List jobs whose worker has not renewed the lease in time."""
     rows = session.execute(
         sa.select(Job.id)
-        .where(Job.status.in_(LEASED), Job.lease_expires_at < now)
+        .where(IS_LEASED, Job.lease_expires_at < now)
         .order_by(Job.lease_expires_at)
         .limit(limit)
     )

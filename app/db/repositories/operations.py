@@ -9,8 +9,18 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import Blob, Job, JobAttempt, JobLogChunk, OutboxMessage, Project, Worker
-from app.domain.states import LEASED, TERMINAL, JobStatus
+from app.db.tables import (
+    IS_LEASED,
+    IS_QUEUED,
+    Blob,
+    Job,
+    JobAttempt,
+    JobLogChunk,
+    OutboxMessage,
+    Project,
+    Worker,
+)
+from app.domain.states import TERMINAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +65,7 @@ def count_finished(session: Session) -> list[tuple[str, str, str | None, int]]:
 
 def oldest_queued(session: Session) -> datetime | None:
     """When the longest waiting job was queued."""
-    statement = sa.select(sa.func.min(Job.queued_at)).where(Job.status == JobStatus.QUEUED)
+    statement = sa.select(sa.func.min(Job.queued_at)).where(IS_QUEUED)
     return session.execute(statement).scalar_one()
 
 
@@ -63,9 +73,7 @@ def queue_depths(session: Session) -> dict[str, QueueDepth]:
     """Count waiting, dispatched and running jobs, by device class; classes without any are out."""
     running = dict(
         session.execute(
-            sa.select(Job.device_class, sa.func.count())
-            .where(Job.status.in_(LEASED))
-            .group_by(Job.device_class)
+            sa.select(Job.device_class, sa.func.count()).where(IS_LEASED).group_by(Job.device_class)
         ).all()
     )
     waiting = {
@@ -77,7 +85,7 @@ def queue_depths(session: Session) -> dict[str, QueueDepth]:
                 sa.func.count(Job.dispatched_at),
                 sa.func.min(Job.queued_at),
             )
-            .where(Job.status == JobStatus.QUEUED)
+            .where(IS_QUEUED)
             .group_by(Job.device_class)
         )
     }
@@ -114,40 +122,9 @@ def list_workers(session: Session) -> list[WorkerCount]:
     return [WorkerCount(state, classes, count) for (state, classes), count in counts.items()]
 
 
-def page_of_workers(
-    session: Session, states: Sequence[str], *, before: UUID | None, limit: int
-) -> Sequence[Worker]:
-    """List workers, newest first; an empty `states` lets all through."""
-    statement = sa.select(Worker).order_by(Worker.id.desc()).limit(limit)
-    if states:
-        statement = statement.where(Worker.state.in_(states))
-    if before is not None:
-        statement = statement.where(Worker.id < before)
-    return session.execute(statement).scalars().all()
-
-
-def find_worker(session: Session, worker_id: UUID) -> Worker | None:
-    """Return a worker."""
-    return session.get(Worker, worker_id)
-
-
-def jobs_of_workers(session: Session, worker_ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Tell which job each of these workers holds at present."""
-    statement = sa.select(Job.worker_id, Job.id).where(
-        Job.status.in_(LEASED), Job.worker_id.in_(worker_ids)
-    )
-    return {worker_id: job_id for worker_id, job_id in session.execute(statement) if worker_id}
-
-
-def ask_to_drain(session: Session, worker_id: UUID) -> bool:
-    """Ask a worker to take no more jobs and to end; False when it has ended already."""
-    asked = session.execute(
-        sa.update(Worker)
-        .where(Worker.id == worker_id, Worker.state != "stopped")
-        .values(drain_requested=True)
-        .returning(Worker.id)
-    )
-    return asked.scalar_one_or_none() is not None
+def probe_writing(session: Session) -> None:
+    """Do a write that changes nothing; a database that may only be read refuses it."""
+    session.execute(sa.update(Worker).where(sa.false()).values(state=Worker.state))
 
 
 def worker_disks(session: Session) -> list[tuple[str, int]]:
