@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
-from app.domain.errors import Unavailable
+from app.domain.errors import ModelGated, ModelNotFound, Unavailable
 from app.integrations.hub.deadline import Deadline, too_slow
 from app.integrations.hub.errors import not_a_hub, refusal, unreachable
 from app.integrations.hub.listing import RepoListing, parse_listing
@@ -99,6 +99,21 @@ class HubClient:
             return parse_listing(json.loads(body))
         except (ValueError, RecursionError) as exc:
             raise not_a_hub("answers with something else than JSON") from exc
+
+    def knows_token(self, *, deadline: Deadline) -> bool:
+        """Ask the hub whether it accepts the token; raises `Unavailable` where it does not say."""
+        nobody = RepoFile("", "", "")
+
+        def read() -> bool:
+            try:
+                with self._answer(f"{self.endpoint}/api/whoami-v2", {}, deadline, nobody):
+                    return True
+            except ModelGated:
+                return False
+            except ModelNotFound as exc:
+                raise not_a_hub("does not tell who a token belongs to, as mirrors do") from exc
+
+        return self._within(deadline, read)
 
     def measure(self, file: RepoFile, *, deadline: Deadline) -> int | None:
         """Ask for the size of a file, where the listing has none."""
