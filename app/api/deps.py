@@ -95,11 +95,15 @@ async def _key_id(key_id: Annotated[str, Path(description="`key_` and 26 charact
     return _parsed(IdPrefix.KEY, key_id)
 
 
-async def _project_id(project_id: Annotated[str, Path(description="`prj_` and 26 characters.")]) -> UUID:
+async def _project_id(
+    project_id: Annotated[str, Path(description="`prj_` and 26 characters.")],
+) -> UUID:
     return _parsed(IdPrefix.PROJECT, project_id)
 
 
-async def _worker_id(worker_id: Annotated[str, Path(description="`wrk_` and 26 characters.")]) -> UUID:
+async def _worker_id(
+    worker_id: Annotated[str, Path(description="`wrk_` and 26 characters.")],
+) -> UUID:
     return _parsed(IdPrefix.WORKER, worker_id)
 
 
