@@ -7,6 +7,7 @@ from uuid import UUID
 
 import structlog
 
+from app.crash_points import crash_point
 from app.db.repositories.execution import (
     DispatchedJob,
     clear_dispatch,
@@ -99,6 +100,7 @@ class Dispatcher:
     ) -> None:
         """Publish after the commit: a message never runs ahead of the row it stands for."""
         for position, job in enumerate(jobs):
+            crash_point("dispatched", job.dispatch)
             try:
                 self._broker.publish(
                     job.job_id, dispatch=job.dispatch, device_class=job.device_class
@@ -109,6 +111,7 @@ class Dispatcher:
                 self._take_back(jobs[position:])
                 report.refused.extend(refused.job_id for refused in jobs[position:])
                 return
+            crash_point("published", job.dispatch)
             with self._database.write() as session:
                 mark_published(session, job, now=self._database.now(session))
             done.append(job.job_id)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.orm import Session
 
+from app.crash_points import crash_point
 from app.db.session import Database
 from app.db.tables import OutboxMessage
 from app.dispatch.timing import Timing
@@ -64,6 +65,8 @@ class Relay:
     def run_once(self) -> int:
         """Relay one batch; return the number of messages taken."""
         messages = self._claim()
+        if messages:
+            crash_point("relaying")
         for topic, handler in self._handlers.items():
             batch = [message for message in messages if message.topic == topic]
             if batch:

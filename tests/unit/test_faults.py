@@ -53,6 +53,21 @@ def test_full_disk_behind_another_error_is_found() -> None:
     assert name_failure(error).code is JobErrorCode.DISK_FULL
 
 
+def test_causes_that_go_in_circles_are_looked_at_once() -> None:
+    first, second = RuntimeError("a"), RuntimeError("b")
+    first.__cause__, second.__cause__ = second, first
+
+    assert name_failure(first).code is JobErrorCode.INTERNAL
+
+
+def test_a_group_has_the_name_of_its_first_member_that_has_one() -> None:
+    inner = ExceptionGroup("inner", [OutOfMemoryError()])
+    group = ExceptionGroup("several", [KeyError("x"), inner, MemoryError()])
+
+    assert name_failure(group).code is JobErrorCode.OOM_DEVICE
+    assert name_failure(ExceptionGroup("g", [KeyError("x")])).code is JobErrorCode.INTERNAL
+
+
 def test_the_words_of_an_unexpected_error_do_not_reach_the_user() -> None:
     assert "/secret" not in name_failure(ValueError("/secret/path")).message
 

@@ -11,6 +11,7 @@ import structlog
 from safetensors import SafetensorError
 from sqlalchemy.orm import Session
 
+from app.crash_points import crash_point
 from app.db.repositories.blobs import BlobVanished, confirm_blobs
 from app.db.repositories.execution import Claim
 from app.db.repositories.outputs import (
@@ -112,10 +113,12 @@ class PointStore:
         if step is not None:
             data = {"phase": str(phase), "step": step, "action": "saved"}
             self._journal.event("job.checkpoint", data)
+        crash_point("point_stored", self._claim.attempt)
         try:
             self._journal.patiently(lambda: self._journal.write(insert))
         except BlobVanished as exc:
             raise upload_failure(name) from exc
+        crash_point("point_saved", self._claim.attempt)
 
     def _newest(self, phase: Phase, *, with_step: bool) -> Found | None:
         """Read the newest point that fits and is whole; say so where there was one that is not."""

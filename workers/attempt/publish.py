@@ -113,6 +113,7 @@ class Publisher:
             write_evaluations(session, job, rows, publication.spec, now)
             drop_points(session, job, keep_steps=publication.spec.outputs.keep_checkpoints, now=now)
             self._succeed(session, job, publication, len(artifacts), now)
+            crash_point("committing", self._claim.attempt)
 
         crash_point("uploaded", self._claim.attempt)
         try:

@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
+from app.crash_points import crash_point
 from app.db.repositories.execution import Claim
 from app.db.tables import Job
 from app.dispatch.endings import Ending, EndingWriter
@@ -119,7 +120,7 @@ class Attempt:
             self._end(self._ending_when_stopped())
         except (Fenced, DatabaseUnreachable):
             raise
-        except (Exception, SystemExit) as exc:  # what an engine raises is data, once in the log
+        except BaseException as exc:  # whatever an engine raises is data, once in the log
             log.exception("attempt_failed", job_id=str(self._claim.job_id))
             self._end(failed(name_failure(exc)))
 
@@ -168,8 +169,10 @@ class Attempt:
                 job.usage = self._usage(0)
             status = self._endings.end(session, job, measured, by=Actor.WORKER, now=now)
             log.info("attempt_ended", outcome=str(ending.outcome), becomes=str(status))
+            crash_point("ending", self._claim.attempt)
 
         self._journal.close(write)
+        crash_point("ended", self._claim.attempt)
 
     def _give_up(self, cause: StopCause | None) -> None:
         """End the process from the heartbeat's thread: the engine does not react any more."""

@@ -22,6 +22,10 @@ def name_failure(exc: BaseException) -> JobFailure:
     """Turn whatever an engine raised into the job's error. Details stay in the log."""
     if isinstance(exc, JobFailure):
         return exc
+    if isinstance(exc, BaseExceptionGroup):
+        named = [name_failure(one) for one in exc.exceptions]
+        known = (failure for failure in named if failure.code is not JobErrorCode.INTERNAL)
+        return next(known, named[0])
     if isinstance(exc, MemoryError):
         return host_out_of_memory("The job asked for more memory than this host has.")
     if type(exc).__name__ == "OutOfMemoryError":  # torch's, without importing torch
@@ -45,7 +49,9 @@ def name_failure(exc: BaseException) -> JobFailure:
 
 def is_disk_full(exc: BaseException | None) -> bool:
     """Tell whether a full disk is behind an error, itself or by what it was raised from."""
-    while exc is not None:
+    seen: set[int] = set()
+    while exc is not None and id(exc) not in seen:  # causes can go in circles
+        seen.add(id(exc))
         if isinstance(exc, OSError) and exc.errno in _DISK_FULL:
             return True
         found = _OS_ERROR.search(str(exc)) if type(exc).__name__ == "SafetensorError" else None

@@ -1,20 +1,15 @@
 """The engine of the fake method: deterministic output, and trouble on demand."""
 
-import errno
 import json
 import logging
-import os
-import signal
 import threading
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
 
 from app.catalog.testkit.fake import FakeConfig
-from app.domain.errors import JobFailure
 from workers.runtime.context import (
     Context,
     MethodResult,
@@ -22,8 +17,8 @@ from workers.runtime.context import (
     SummaryRow,
     raise_if_stopped,
 )
+from workers.testkit.troubles import cause_trouble
 
-EXIT_CODE = 42
 POLL_S = 0.02
 # One pixel, so that the plot is a picture.
 _PIXEL = bytes.fromhex(
@@ -32,10 +27,6 @@ _PIXEL = bytes.fromhex(
 )
 
 log = logging.getLogger(__name__)
-
-
-class OutOfMemoryError(RuntimeError):
-    """Stands for torch's error of that name."""
 
 
 class Engine:
@@ -107,7 +98,7 @@ def _run_steps(ctx: Context, phase: str) -> int:
         ctx.save_checkpoint(done, {}, {"tries": tries + 1})
     for step in range(done + 1, config.steps + 1):
         if config.trouble_phase == phase and config.trouble_step == step and not spared:
-            _cause_trouble(ctx)
+            cause_trouble(config)
         _wait(ctx, config.step_s)
         ctx.progress(step, config.steps, f"step {step} of {config.steps}")
         if config.checkpoint_every and step % config.checkpoint_every == 0:
@@ -120,65 +111,6 @@ def _run_steps(ctx: Context, phase: str) -> int:
 
 def _is_due(ctx: Context, trouble: str, phase: str) -> bool:
     return bool(ctx.config.trouble == trouble and ctx.config.trouble_phase == phase)
-
-
-def _cause_trouble(ctx: Context) -> None:
-    cause = _TROUBLES.get(ctx.config.trouble)
-    if cause is not None:
-        cause(ctx.config)
-
-
-def _fail(config: FakeConfig) -> NoReturn:
-    raise JobFailure(
-        config.fail_code,
-        "The fake method failed as asked.",
-        "Ask for no trouble.",
-        retryable=config.fail_retryable,
-    )
-
-
-def _raise_unexpected(_config: FakeConfig) -> NoReturn:
-    raise RuntimeError("the fake method raised as asked")
-
-
-def _exhaust_device(_config: FakeConfig) -> NoReturn:
-    raise OutOfMemoryError
-
-
-def _exhaust_host(_config: FakeConfig) -> NoReturn:
-    raise MemoryError
-
-
-def _fill_disk(_config: FakeConfig) -> NoReturn:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _kill_self(number: signal.Signals) -> Callable[[FakeConfig], None]:
-    def kill(_config: FakeConfig) -> None:
-        os.kill(os.getpid(), number)
-
-    return kill
-
-
-def _exit(_config: FakeConfig) -> NoReturn:
-    os._exit(EXIT_CODE)
-
-
-def _hang(_config: FakeConfig) -> None:
-    threading.Event().wait()
-
-
-_TROUBLES: Mapping[str, Callable[[FakeConfig], None]] = {
-    "fail": _fail,
-    "exception": _raise_unexpected,
-    "oom_device": _exhaust_device,
-    "oom_host": _exhaust_host,
-    "disk_full": _fill_disk,
-    "segfault": _kill_self(signal.SIGSEGV),
-    "sigkill": _kill_self(signal.SIGKILL),
-    "exit": _exit,
-    "hang": _hang,
-}
 
 
 def _wait(ctx: Context, seconds: float) -> None:
