@@ -138,10 +138,11 @@ def worker_disks(session: Session) -> list[tuple[str, int]]:
 
 
 def stored_bytes(session: Session) -> list[tuple[str, int]]:
-    """Sum the stored bytes by project name."""
+    """Sum the stored bytes by project name, as their quota does."""
     statement = (
         sa.select(Project.name, sa.func.sum(Blob.size_bytes))
         .join(Blob, Blob.project_id == Project.id)
+        .where(Blob.state == "stored")
         .group_by(Project.name)
     )
     return [(name, int(size)) for name, size in session.execute(statement)]

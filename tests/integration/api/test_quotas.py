@@ -236,3 +236,13 @@ def test_time_of_a_running_attempt_counts_up_to_now(caller: Caller) -> None:
     add_attempt(caller.app.database, caller.project_id, began_s_ago=500, took_s=None)
 
     assert 500 <= used(caller, "max_gpu_s_per_day") < 560
+
+
+def test_monitoring_counts_storage_as_the_quota_does(caller: Caller) -> None:
+    add_blob(caller, 5)
+    add_blob(caller, 500, digit="b", state="deleted")
+    name = caller.get("/v1/me").json()["project"]["name"]
+
+    text = caller.app.client.get("/metrics").text
+
+    assert f'debias_storage_bytes{{project="{name}"}} 5.0' in text
