@@ -25,6 +25,10 @@ INDEXES = {
     "job_attempts": (("project_id", "ended_at"),),
 }
 LIVE = sa.text("deleted_at IS NULL")
+QUEUED = sa.text("status = 'queued'")
+DISPATCHED = sa.text("dispatched_at IS NOT NULL")
+QUEUE_ORDER = ["project_id", "device_class", "priority", "queued_at", "id"]
+OLD_QUEUE_ORDER = ["device_class", "run_after", "priority", "queued_at"]
 
 
 def upgrade() -> None:
@@ -53,6 +57,10 @@ def upgrade() -> None:
         sqlite_where=LIVE,
         postgresql_where=LIVE,
     )
+    op.drop_index("ix_jobs_claim", table_name="jobs")
+    _create_partial_index("ix_jobs_queue", QUEUE_ORDER, QUEUED)
+    _create_partial_index("ix_jobs_dispatched", ["project_id"], DISPATCHED)
+    _create_partial_index("ix_jobs_summary", ["project_id", "status", "device_class"], LIVE)
     for table, indexes in INDEXES.items():
         for columns in indexes:
             op.create_index(_index_name(table, columns), table, list(columns), unique=False)
@@ -64,6 +72,10 @@ def downgrade() -> None:
         for columns in indexes:
             op.drop_index(_index_name(table, columns), table_name=table)
     op.drop_index("ix_jobs_counts", table_name="jobs")
+    op.drop_index("ix_jobs_summary", table_name="jobs")
+    op.drop_index("ix_jobs_dispatched", table_name="jobs")
+    op.drop_index("ix_jobs_queue", table_name="jobs")
+    _create_partial_index("ix_jobs_claim", OLD_QUEUE_ORDER, QUEUED)
     op.drop_table("project_secrets")
     op.drop_table("audit_log")
     # The old release calls bytes that are gone by the name it has for those that are going.
@@ -79,6 +91,10 @@ def downgrade() -> None:
         batch_op.drop_column("retention_days")
         batch_op.drop_column("max_gpu_s_per_day")
         batch_op.drop_column("max_storage_bytes")
+
+
+def _create_partial_index(name: str, columns: list[str], where: sa.TextClause) -> None:
+    op.create_index(name, "jobs", columns, sqlite_where=where, postgresql_where=where)
 
 
 def _index_name(table: str, columns: tuple[str, ...]) -> str:

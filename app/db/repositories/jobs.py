@@ -9,8 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import Job
-from app.domain.states import JobStatus
+from app.db.tables import IS_QUEUED, Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class JobRepository:
             .select_from(Job)
             .where(
                 Job.project_id == self._project_id,
-                Job.status == JobStatus.QUEUED,
+                IS_QUEUED,
                 Job.device_class == job.device_class,
                 ahead,
             )

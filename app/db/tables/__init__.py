@@ -1,6 +1,8 @@
 """All tables, in one import point for queries and migrations."""
 
 from app.db.tables.jobs import (
+    IS_LEASED,
+    IS_QUEUED,
     Artifact,
     EvaluationResult,
     Job,
@@ -21,6 +23,8 @@ from app.db.tables.projects import (
 )
 
 __all__ = [
+    "IS_LEASED",
+    "IS_QUEUED",
     "ApiKey",
     "Artifact",
     "AuditEntry",

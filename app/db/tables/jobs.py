@@ -12,6 +12,7 @@ from app.db.types import STATUS_LENGTH, JsonDocument, Sha256Hex, UtcTime, one_of
 from app.domain.states import AttemptOutcome, JobStatus, Phase, StopReason
 
 _QUEUED = sa.text("status = 'queued'")
+_DISPATCHED = sa.text("dispatched_at IS NOT NULL")
 _LEASED = sa.text("status IN ('running', 'cancelling')")
 _LIVE = sa.text("deleted_at IS NULL")
 
@@ -34,13 +35,28 @@ class Job(Versioned, ProjectScoped, Base):
             name="finished",
         ),
         sa.Index(
-            "ix_jobs_claim",
+            "ix_jobs_queue",
+            "project_id",
             "device_class",
-            "run_after",
             "priority",
             "queued_at",
+            "id",
             sqlite_where=_QUEUED,
             postgresql_where=_QUEUED,
+        ),
+        sa.Index(
+            "ix_jobs_summary",
+            "project_id",
+            "status",
+            "device_class",
+            sqlite_where=_LIVE,
+            postgresql_where=_LIVE,
+        ),
+        sa.Index(
+            "ix_jobs_dispatched",
+            "project_id",
+            sqlite_where=_DISPATCHED,
+            postgresql_where=_DISPATCHED,
         ),
         sa.Index(
             "ix_jobs_lease", "lease_expires_at", sqlite_where=_LEASED, postgresql_where=_LEASED
@@ -257,3 +273,9 @@ class JobCheckpoint(Identified, ProjectScoped, Base):
     spec_hash: Mapped[str] = mapped_column(Sha256Hex)
     engine_version: Mapped[str] = mapped_column(sa.String(64))
     deleted_at: Mapped[datetime | None] = mapped_column(UtcTime)
+
+
+# Conditions of partial indexes, with the values in their text: neither planner can prove that a
+# value it is given later fits (on SQLite the search for expired leases read all 10,000 rows).
+IS_QUEUED = Job.status == sa.literal_column("'queued'")
+IS_LEASED = Job.status.in_([sa.literal_column("'running'"), sa.literal_column("'cancelling'")])
