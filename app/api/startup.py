@@ -23,6 +23,7 @@ from app.services.context import ServiceContext
 from app.services.hub_cache_keeper import HubCacheKeeper
 from app.services.measures import measure_service
 from app.services.model_intake import IntakeSettings
+from app.services.secrets import box_of
 from app.settings import Settings
 from app.storage.objects import ObjectStore
 
@@ -49,10 +50,10 @@ def open_runtime(
         store = store_of(settings)
         collector = Collector(database, store, on_freed=GcMetrics(registry).observe)
         hub = stack.enter_context(hub_of(settings))
-        loops = _start_loops(settings, database, collector, stack) if maintenance else None
         cache_keeper = HubCacheKeeper(settings.hub_cache_dir, settings.hub_cache_max_bytes)
         cache_keeper.start()
         stack.callback(cache_keeper.stop)
+        loops = _start_loops(settings, database, collector, stack) if maintenance else None
         readiness = ReadinessMonitor(database, store, broker_ok=loops.broker_ok if loops else None)
         readiness.start()
         stack.callback(readiness.stop)
@@ -78,6 +79,7 @@ def _context_of(
         methods=load_registry(settings.extra_methods),
         benchmarks=load_benchmarks(),
         intake=intake_of(settings, hub),
+        secrets=box_of(settings),
     )
 
 
