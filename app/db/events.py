@@ -1,6 +1,7 @@
 """Append job events and outbox messages, inside the transaction of the change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -14,6 +15,35 @@ from app.domain.ids import new_id
 
 Level = Literal["debug", "info", "warning", "error"]
 KEPT_PROGRESS_EVENTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event of a job that is being created."""
+
+    type: str
+    level: Level = "info"
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def insert_first_events(
+    session: Session, job_id: UUID, events: Sequence[NewEvent], *, now: datetime
+) -> None:
+    """Write the events of a job whose row was just inserted with `last_seq` at their number."""
+    session.execute(
+        sa.insert(JobEvent),
+        [
+            {
+                "job_id": job_id,
+                "seq": seq,
+                "type": event.type,
+                "level": event.level,
+                "at": now,
+                "data": dict(event.data),
+            }
+            for seq, event in enumerate(events, start=1)
+        ],
+    )
 
 
 def append_event(

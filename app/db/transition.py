@@ -1,6 +1,6 @@
 """The only module that writes `jobs.status`: one function creates a job, one moves it on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -8,7 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.events import add_to_outbox, append_event
+from app.db.events import NewEvent, add_to_outbox, append_event, insert_first_events
 from app.db.tables import Job
 from app.domain.clock import unix_ms
 from app.domain.ids import new_id
@@ -17,11 +17,19 @@ from app.domain.states import LEASED, TERMINAL, Actor, JobStatus, check_transiti
 DISPATCH_TOPIC = "dispatch"
 
 
-def create_job(session: Session, *, now: datetime, columns: Mapping[str, Any]) -> Job:
+def create_job(
+    session: Session, *, now: datetime, columns: Mapping[str, Any], warnings: Sequence[str] = ()
+) -> Job:
     """Insert a queued job with its first events, and ask for dispatch: one transaction.
 
-    `columns` holds what the request decided: everything but id, status and times.
+    `columns` holds what the request decided: everything but id, status and times. Each of
+    `warnings` becomes an event.
     """
+    events = [
+        NewEvent("job.created"),
+        NewEvent("job.queued"),
+        *(NewEvent("job.warning", "warning", {"message": text}) for text in warnings),
+    ]
     job = Job(
         id=new_id(unix_ms(now)),
         status=JobStatus.QUEUED,
@@ -29,14 +37,14 @@ def create_job(session: Session, *, now: datetime, columns: Mapping[str, Any]) -
         updated_at=now,
         queued_at=now,
         run_after=now,
+        last_seq=len(events),
+        version=1 + len(events),
         **columns,
     )
     session.add(job)
     session.flush()
-    append_event(session, job.id, "job.created", now=now)
-    append_event(session, job.id, "job.queued", now=now)
+    insert_first_events(session, job.id, events, now=now)
     add_to_outbox(session, DISPATCH_TOPIC, job.id, now=now)
-    session.refresh(job)
     return job
 
 

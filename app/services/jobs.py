@@ -60,12 +60,9 @@ def create_job(
         "created_request_id": request_id,
         "traceparent": traceparent,
     }
-    job = insert_job(u.session, now=u.now, columns=columns)
-    for warning in plan.warnings:
-        data = {"message": warning}
-        append_event(u.session, job.id, "job.warning", now=u.now, data=data, level="warning")
+    job = insert_job(u.session, now=u.now, columns=columns, warnings=plan.warnings)
     _audit(u, AuditAction.JOB_CREATED, job, kind=plan.spec.kind, method=plan.spec.method)
-    return u.jobs.refresh(job)
+    return job
 
 
 def get_job(u: UnitOfWork, job_id: UUID) -> Job:
