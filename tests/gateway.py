@@ -21,6 +21,7 @@ class Gateway:
         self._flowing.set()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self._dead: set[socket.socket] = set()
         self._listener = _listen(0)
         self.port: int = self._listener.getsockname()[1]
 
@@ -49,10 +50,16 @@ class Gateway:
         """Take connections and bytes, and pass nothing on."""
         self._flowing.clear()
 
+    def strand(self) -> None:
+        """Leave open connections open and dead, as a firewall does; new ones are served."""
+        with self._lock:
+            self._dead |= self._open
+            self._open = set()
+
     def cut(self) -> None:
         """Close all open connections; new ones are served."""
         with self._lock:
-            victims, self._open = self._open, set()
+            victims, self._open, self._dead = self._open | self._dead, set(), set()
         for victim in victims:
             _close(victim)
 
@@ -92,7 +99,8 @@ class Gateway:
         with suppress(OSError):
             while data := source.recv(CHUNK_BYTES):
                 self._flowing.wait()
-                sink.sendall(data)
+                if sink not in self._dead:
+                    sink.sendall(data)
         for end in (source, sink):
             with self._lock:
                 self._open.discard(end)

@@ -50,6 +50,9 @@ SETTINGS: Mapping[str, Any] = MappingProxyType(
         # Worker and broker may start in any order.
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
+        # A full broker, or one that a fail-over has made a replica, is waited for like one that
+        # is away; by default the worker would end, with its job.
+        "broker_channel_error_retry": True,
         # Becomes True by default in Celery 6, and would kill jobs on a broker hiccup.
         "worker_cancel_long_running_tasks_on_connection_loss": False,
         # Results are rows of our database; a result backend only grows.
@@ -76,6 +79,8 @@ SETTINGS: Mapping[str, Any] = MappingProxyType(
     }
 )
 PING_TIMEOUT_S = 2
+PROBE_KEY = f"{QUEUE_PREFIX}.probe"
+PROBE_KEPT_S = 60
 
 
 class BrokerUnavailable(Unavailable):
@@ -89,7 +94,7 @@ class Broker(Protocol):
         """Send one `run_job` message or raise `BrokerUnavailable` within seconds."""
 
     def ping(self) -> bool:
-        """Tell whether the broker answers; never raises."""
+        """Tell whether the broker takes messages; never raises."""
 
     def close(self) -> None:
         """Give the connections back."""
@@ -137,14 +142,15 @@ class CeleryBroker:
             raise BrokerUnavailable(f"The broker did not take a message: {exc}") from exc
 
     def ping(self) -> bool:
-        """Tell whether the broker answers; never raises."""
+        """Tell whether the broker takes messages; never raises."""
         options: dict[str, Any] = {**REDIS_OPTIONS, "socket_timeout": PING_TIMEOUT_S}
         try:
             with self._app.connection_for_write(transport_options=options) as connection:
                 connection.ensure_connection(
                     max_retries=1, interval_start=0, timeout=PING_TIMEOUT_S
                 )
-                connection.default_channel.client.ping()
+                # A broker whose memory is full, or that is a replica, still answers a PING.
+                connection.default_channel.client.set(PROBE_KEY, 1, ex=PROBE_KEPT_S)
         except Exception:  # whatever a client library raises here means "no"
             return False
         return True
