@@ -25,6 +25,9 @@ from debias_client.transport import Transport
 # Separators and streams of other systems, and characters that no file name needs.
 _UNSAFE_CHARACTERS = re.compile(r"[\\:\x00-\x1f\x7f]")
 
+# Names that other systems take for a device, whatever follows the dot.
+_DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?")
+
 _RANGE_START = re.compile(r"bytes (\d+)-")
 
 
@@ -153,7 +156,10 @@ def plan_targets(names: Sequence[str], directory: Path) -> tuple[Path, ...]:
 
 def _target(name: str, root: Path) -> Path:
     parts = name.split("/")
-    if _UNSAFE_CHARACTERS.search(name) or any(not part.strip(". ") for part in parts):
+    # Other systems drop dots and spaces at an end, so that two names would be one file.
+    if _UNSAFE_CHARACTERS.search(name) or any(
+        not part or part[-1] in ". " or _DEVICE.fullmatch(part) for part in parts
+    ):
         raise UnsafeName(name)
     target = root.joinpath(*parts)
     # A symbolic link that already lies in the directory must not lead out of it.

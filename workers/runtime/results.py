@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.domain.errors import JobErrorCode, JobFailure
+from app.security.paths import plain_segments
 from workers.runtime.context import MethodResult, SummaryRow
 
 MANIFEST_NAME = "manifest.json"
@@ -164,11 +165,17 @@ def _type_of(name: str) -> str:
 
 
 def _check(out_dir: Path, file: OutputFile) -> tuple[OutputFile, Path]:
-    parts = file.name.split("/")
+    try:
+        parts = plain_segments(file.name)
+    except ValueError as exc:
+        raise _untrusted(f"The name {file.name[:MAX_NAME_LENGTH]!r} of an output {exc}.") from exc
     path = out_dir.joinpath(*parts)
-    plain = all(part not in ("", ".", "..") for part in parts) and len(file.name) <= MAX_NAME_LENGTH
     steps = [out_dir.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
-    if not plain or any(step.is_symlink() for step in steps) or not path.is_file():
+    if (
+        len(file.name) > MAX_NAME_LENGTH
+        or any(step.is_symlink() for step in steps)
+        or not path.is_file()
+    ):
         raise _untrusted(f"The output {file.name!r} is not a plain file of the attempt.")
     if path.stat().st_size != file.size_bytes:
         raise _untrusted(f"The output {file.name!r} changed after it was listed.")
