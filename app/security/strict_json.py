@@ -2,9 +2,16 @@
 
 import json
 import math
+import re
 from collections import Counter
 from typing import Any
 
+# Commas and opening brackets: a byte of them becomes up to 100 bytes of Python objects (measured),
+# so that their number, not the size of the text, limits the memory. The largest published models
+# have some 20,000 tensors, of 10 parts each in a header.
+MAX_PARTS = 1_000_000
+# Python reads no longer ones either, but copies them first.
+_LONG_NUMBER = re.compile(rb"[0-9]{4301}")
 MAX_DEPTH = 32  # service.md 12: the limit for request bodies serves for model files too
 
 
@@ -15,11 +22,10 @@ class BrokenJson(ValueError):
 def parse_object(data: bytes, *, max_bytes: int, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     """Parse `data` as one JSON object.
 
-    Raises `BrokenJson` where it is too long, not UTF-8, not JSON, nested too deeply, names a key
-    twice, or holds NaN or an infinity.
+    Raises `BrokenJson` where it is too long or has too many parts, is not UTF-8, not JSON, nested
+    too deeply, names a key twice, or holds NaN or an infinity.
     """
-    if len(data) > max_bytes:
-        raise BrokenJson(f"it is larger than {max_bytes} bytes")
+    _check_size(data, max_bytes)
     try:
         value = json.loads(
             data.decode("utf-8"),
@@ -40,6 +46,15 @@ def parse_object(data: bytes, *, max_bytes: int, max_depth: int = MAX_DEPTH) -> 
     if _is_deeper_than(value, max_depth):
         raise BrokenJson(f"it is nested more than {max_depth} levels deep")
     return value
+
+
+def _check_size(data: bytes, max_bytes: int) -> None:
+    if len(data) > max_bytes:
+        raise BrokenJson(f"it is larger than {max_bytes} bytes")
+    if sum(map(data.count, (b",", b"{", b"["))) > MAX_PARTS:
+        raise BrokenJson(f"it has more than {MAX_PARTS} parts")
+    if _LONG_NUMBER.search(data):
+        raise BrokenJson("it is not valid JSON: a number has more than 4,300 digits")
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
