@@ -142,7 +142,7 @@ class Sandbox:
 
     def _note(self, name: str) -> None:
         path = os.path.realpath(name)
-        suspicious = (str(self.outside), "/etc", "/root", "/dev/zero", "/proc/self")
+        suspicious = (str(self.outside), "/etc/passwd", "/root/.ssh", "/dev/zero", "/proc/self")
         if path.startswith(suspicious):
             self.opened_outside.append(name)
 

@@ -107,6 +107,7 @@ WAYS_IN: dict[str, Way] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way_in", WAYS_IN)
 def test_hostile_name_reaches_no_file(
     caller: Caller, hub: HubStandIn, tmp_path: Path, way_in: str
