@@ -5,8 +5,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import AnyHttpUrl, Field, FilePath, SecretStr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AnyHttpUrl, DirectoryPath, Field, FilePath, SecretStr, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SecretsSettingsSource,
+    SettingsConfigDict,
+)
 
 GIB = 1024**3
 MIB = 1024**2
@@ -83,6 +89,11 @@ class Settings(BaseSettings):
         "list, first is current. The API and the workers need the same. Without one `serve` makes "
         "one and keeps it in `home`.",
     )
+    secrets_dir: DirectoryPath | None = Field(
+        default=None,
+        description="Directory of mounted secrets: files named like variables, such as "
+        "`DEBIAS_SECRET_KEY`. The environment and `.env` win.",
+    )
     public_url: AnyHttpUrl | None = Field(
         default=None, description="URL under which clients reach the API; used in links."
     )
@@ -153,6 +164,21 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "json", "console"] = Field(
         default="auto", description="`auto`: readable on a terminal, JSON elsewhere."
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read the directory of secrets that the other sources name."""
+        found = {**dotenv_settings(), **env_settings()}.get("secrets_dir")
+        if found and Path(found).is_dir():  # else its own check says what is wrong
+            file_secret_settings = SecretsSettingsSource(settings_cls, secrets_dir=found)
+        return init_settings, env_settings, dotenv_settings, file_secret_settings
 
     @field_validator(
         "hub_org_allowlist",

@@ -1,7 +1,6 @@
 """The commands of `debias`. Each imports what it needs when it is called."""
 
 import logging
-import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -329,7 +328,7 @@ def _console() -> "Console":
 def load_settings() -> Settings:
     """Read the settings and set up logging; end with a message where a setting is wrong."""
     try:
-        settings = Settings(_secrets_dir=_secrets_dir())
+        settings = Settings()
     except ValidationError as exc:
         for error in exc.errors():
             name = "_".join(str(part) for part in error["loc"]).upper()
@@ -340,17 +339,6 @@ def load_settings() -> Settings:
     # It says which database it was given each time somebody asks for the schema.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     return settings
-
-
-def _secrets_dir() -> Path | None:
-    """Where secrets are mounted as files, each named like its variable."""
-    given = os.environ.get("DEBIAS_SECRETS_DIR")
-    if not given:
-        return None
-    if not Path(given).is_dir():
-        typer.echo(f"DEBIAS_SECRETS_DIR: there is no directory {given}", err=True)
-        raise typer.Exit(2)
-    return Path(given)
 
 
 def _run(action: Callable[[], int | None]) -> NoReturn:
