@@ -172,6 +172,7 @@ OPERATIONS: dict[str, Operation] = {
     "listWorkers": Operation(Scope.ADMIN, Reach.OPERATOR),
     "drainWorker": Operation(Scope.ADMIN, Reach.OPERATOR, audit=AuditAction.WORKER_DRAINED),
     "listQueues": Operation(Scope.ADMIN, Reach.OPERATOR),
+    "collectGarbage": Operation(Scope.ADMIN, Reach.OPERATOR, audit=AuditAction.GARBAGE_COLLECTED),
 }
 
 # Fields of request bodies that name a thing of the project, by operation.

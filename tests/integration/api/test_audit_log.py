@@ -12,6 +12,7 @@ from app.domain.audit import AuditAction
 from app.domain.clock import format_time
 from app.domain.ids import IdPrefix, format_id
 from app.security.scopes import TENANT, Scope
+from app.services.garbage import TARGET as GARBAGE
 from tests.execution import add_worker
 from tests.integration.api.callers import JOB, Caller, RunningApp
 from tests.integration.api.route_table import OPERATIONS
@@ -52,6 +53,7 @@ TARGETS: dict[str, Callable[[Caller], str]] = {
     "deleteSecret": set_token,
     "updateProject": lambda caller: caller.shown_project,
     "createProjectKey": lambda caller: caller.shown_project,
+    "collectGarbage": lambda _: GARBAGE,
     "drainWorker": lambda caller: format_id(IdPrefix.WORKER, add_worker(caller.app.database).id),
 }
 
