@@ -3,9 +3,11 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from app.db.repositories.jobs import ListedJob
 from app.db.tables import Artifact, Job
 from app.db.uow import UnitOfWork
 from app.domain.ids import IdPrefix, format_id
@@ -25,7 +27,8 @@ from app.schemas.jobs import (
 
 def job_body(u: UnitOfWork, job: Job, *, expand_artifacts: bool = False) -> JobBody:
     """Show one job, with its place in the queue."""
-    body = job_bodies(u, [job])[0]
+    spec = job.resolved_spec
+    body = _bodies(u, [_Shown(job, spec["model"], spec["config"])])[0]
     changes: dict[str, Any] = {}
     if job.status == JobStatus.QUEUED:
         changes["queue"] = JobQueue(**{"class": job.device_class}, position=u.jobs.position(job))
@@ -34,14 +37,28 @@ def job_body(u: UnitOfWork, job: Job, *, expand_artifacts: bool = False) -> JobB
     return body.model_copy(update=changes)
 
 
-def job_bodies(u: UnitOfWork, jobs: Sequence[Job]) -> list[JobBody]:
+def listed_bodies(u: UnitOfWork, rows: Sequence[ListedJob]) -> list[JobBody]:
+    """Show the jobs of a list; their config is as it was sent, not as it was resolved."""
+    return _bodies(u, [_Shown(row.job, row.model, row.job.spec.get("config", {})) for row in rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A job with those parts of its spec that are shown."""
+
+    job: Job
+    model: Mapping[str, Any]
+    config: Mapping[str, Any]
+
+
+def _bodies(u: UnitOfWork, jobs: Sequence[_Shown]) -> list[JobBody]:
     """Show several jobs with two queries for all of them together."""
-    finished = [job.id for job in jobs if job.result is not None]
+    finished = [shown.job.id for shown in jobs if shown.job.result is not None]
     versions = u.models.versions_of_jobs(finished) if finished else {}
     artifacts: dict[UUID, list[Artifact]] = defaultdict(list)
     for artifact in u.artifacts.of_jobs(finished) if finished else ():
         artifacts[artifact.job_id].append(artifact)
-    return [_body(job, versions.get(job.id), artifacts[job.id]) for job in jobs]
+    return [_body(shown, versions.get(shown.job.id), artifacts[shown.job.id]) for shown in jobs]
 
 
 def job_counts(rows: Sequence[tuple[str, str, int]]) -> JobCounts:
@@ -74,20 +91,21 @@ def nonfinite_name(value: float) -> str | None:
     return "inf" if value > 0 else "-inf"
 
 
-def _body(job: Job, version_id: UUID | None, artifacts: Sequence[Artifact]) -> JobBody:
-    shown = format_id(IdPrefix.JOB, job.id)
+def _body(shown: _Shown, version_id: UUID | None, artifacts: Sequence[Artifact]) -> JobBody:
+    job = shown.job
+    job_id = format_id(IdPrefix.JOB, job.id)
     return JobBody(
-        id=shown,
+        id=job_id,
         kind=job.kind,
         name=job.name,
         status=job.status,
         phase=job.phase,
         progress=JobProgress(**finite(_known(JobProgress, job.progress))) if job.progress else None,
         queue=JobQueue(**{"class": job.device_class}, position=None),
-        model={key: item for key, item in job.resolved_spec["model"].items() if key != "files"},
+        model={key: item for key, item in shown.model.items() if key != "files"},
         method=job.method,
         method_version=job.method_version,
-        config=job.resolved_spec["config"],
+        config=dict(shown.config),
         spec_hash=job.spec_hash,
         attempt=job.attempt,
         max_attempts=job.max_attempts,
@@ -107,7 +125,7 @@ def _body(job: Job, version_id: UUID | None, artifacts: Sequence[Artifact]) -> J
         created_by_key=(
             format_id(IdPrefix.KEY, job.created_by_key_id) if job.created_by_key_id else None
         ),
-        links=_links(shown),
+        links=_links(job_id),
     )
 
 

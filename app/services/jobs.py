@@ -6,7 +6,7 @@ from uuid import UUID
 
 from app.catalog.registry import MethodRegistry
 from app.db.events import append_event
-from app.db.repositories.jobs import JobFilters
+from app.db.repositories.jobs import JobFilters, ListedJob
 from app.db.repositories.outputs import drop_points
 from app.db.tables import Job
 from app.db.transition import create_job as insert_job
@@ -72,7 +72,7 @@ def get_job(u: UnitOfWork, job_id: UUID) -> Job:
 
 def list_jobs(
     u: UnitOfWork, filters: JobFilters, *, before: UUID | None, limit: int
-) -> Sequence[Job]:
+) -> Sequence[ListedJob]:
     """List jobs, newest first."""
     return u.jobs.page(filters, before=before, limit=limit)
 

@@ -10,7 +10,7 @@ from app.api.conditional import ExpectedVersions, is_unchanged, not_modified, ve
 from app.api.creating import create_once
 from app.api.deps import Caller, IdempotencyTicket, JobId, JobsReader, JobsWriter
 from app.api.job_filters import read_filters
-from app.api.job_views import job_bodies, job_body, job_counts
+from app.api.job_views import job_body, job_counts, listed_bodies
 from app.api.negotiation import accepts_json
 from app.api.pagination import cut, link_next, read_page
 from app.api.problems import Responses, problems
@@ -127,12 +127,15 @@ def list_jobs(
     response: Response,
     parameters: Annotated[JobListParameters, Query()],
 ) -> Page[JobBody]:
-    """List the jobs of the project, newest first; all filters must match."""
+    """List the jobs of the project, newest first; all filters must match.
+
+    The `config` of a listed job is as it was sent; read one job for its resolved config.
+    """
     page = read_page(parameters, "jobs")
     filters = read_filters(parameters)
     with caller.uow() as u:
         found = cut(jobs.list_jobs(u, filters, before=page.before, limit=page.fetch), page)
-        data = job_bodies(u, found.rows)
+        data = listed_bodies(u, found.rows)
     link_next(request, response, found.next_cursor)
     return Page(data=data, has_more=bool(found.next_cursor), next_cursor=found.next_cursor)
 

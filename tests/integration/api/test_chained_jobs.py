@@ -19,7 +19,7 @@ def test_version_of_an_earlier_job_is_a_model(caller: Caller) -> None:
     assert second["model"] == {"type": "version", "version_id": version, "job_id": first}
     assert caller.get(f"/v1/jobs?model_version_id={version}").json()["data"] == [
         caller.get(f"/v1/jobs/{second['id']}").json()
-        | {"queue": {"class": "cpu", "position": None}}
+        | {"queue": {"class": "cpu", "position": None}, "config": {}}
     ]
 
 

@@ -352,6 +352,18 @@ class TestListing:
 
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_cursor")
 
+    def test_listed_job_has_its_config_as_it_was_sent(self, caller: Caller) -> None:
+        created = caller.create_job(config={"steps": 7})
+
+        (listed,) = caller.get("/v1/jobs").json()["data"]
+        read = caller.get(f"/v1/jobs/{created['id']}").json()
+
+        assert listed["config"] == {"steps": 7}
+        assert read["config"] == created["config"]
+        assert read["config"].keys() > {"steps"}
+        differing = {name for name in read if read[name] != listed[name]}
+        assert differing == {"config", "queue"}
+
     def test_cursor_of_another_list_is_refused(self, caller: Caller) -> None:
         for _ in range(2):
             caller.create_job()
