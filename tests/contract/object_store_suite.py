@@ -56,6 +56,19 @@ class ObjectStoreSuite:
         assert (info.key, info.size_bytes) == ("a/b", 5)
         assert info.modified_at.tzinfo is not None
 
+    def test_many_are_deleted_at_once_and_the_missing_are_no_error(
+        self, store: ObjectStore
+    ) -> None:
+        keys = [f"a/{number}/x" for number in range(5)]
+        for key in keys:
+            store.put_bytes(key, b"1")
+        store.put_bytes("a/kept", b"1")
+
+        store.delete_many([*keys[:2], "a/never/was", *keys[2:]])
+        store.delete_many([])
+
+        assert [info.key for info in store.list("a")] == ["a/kept"]
+
     def test_head_of_nothing_is_none(self, store: ObjectStore) -> None:
         store.put_bytes("a/b/c", b"1")
 

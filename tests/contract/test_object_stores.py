@@ -4,6 +4,8 @@ import os
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -93,6 +95,54 @@ class TestFileStore(StreamingStoreSuite):
         store.put_bytes("a/b", b"1")
 
         assert seen == [(False, False), (True, True)]
+
+    def test_a_deletion_takes_empty_directories_along(self, store: ObjectStore, root: Path) -> None:
+        for key in ("a/b/c/1", "a/b/2", "a/d/3"):
+            store.put_bytes(key, b"1")
+
+        store.delete("a/b/c/1")
+        assert sorted(path.name for path in (root / "a").iterdir()) == ["b", "d"]
+        assert not (root / "a/b/c").exists()
+        store.delete_many(["a/b/2", "a/d/3"])
+
+        assert list(root.iterdir()) == []
+
+    def test_what_killed_writers_left_is_found_by_its_age(
+        self, store: ObjectStore, root: Path
+    ) -> None:
+        store.put_bytes("a/b", b"1")
+        old, young = root / "a" / "b#1", root / "a" / "b#2"
+        old.write_bytes(b"123")
+        young.write_bytes(b"1")
+        (root / "empty" / "too").mkdir(parents=True)
+        before = datetime(2020, 1, 2, tzinfo=UTC)
+        for path in (old, root / "empty" / "too", root / "empty"):
+            os.utime(path, (before.timestamp() - 1,) * 2)
+
+        left = store.unfinished(before=before)
+        store.tidy(left, before=before)
+
+        assert [file.size_bytes for file in left] == [3]
+        assert sorted(str(path.relative_to(root)) for path in root.rglob("*")) == [
+            "a",
+            "a/b",
+            "a/b#2",
+        ]
+
+    def test_writers_and_deleters_of_one_directory_do_not_meet(
+        self, store: ObjectStore, root: Path
+    ) -> None:
+        """Whoever deletes the last file takes away the directory that another writes into."""
+        with ThreadPoolExecutor(4) as pool:
+
+            def write_and_delete(number: int) -> None:
+                for _ in range(100):
+                    store.put_bytes(f"a/b/{number}", b"1")
+                    store.delete(f"a/b/{number}")
+
+            list(pool.map(write_and_delete, range(4)))
+
+        assert list(root.iterdir()) == []
 
     def test_it_signs_no_urls(self, store: ObjectStore) -> None:
         store.put_bytes("a/b", b"1")
