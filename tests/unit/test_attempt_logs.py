@@ -90,3 +90,23 @@ def test_records_go_to_stderr_again_when_the_attempt_is_over(
 
         assert logging.getLogger().handlers == [handler]
         assert handler not in inside
+
+
+def test_a_stream_without_end_is_cut_and_its_file_stays_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.runtime.logs.STREAM_LIMIT", 1000)
+    files = LogFiles(tmp_path, FakeClock())
+    kept = []
+    for stream in ("stdout", "log"):
+        line = json.dumps({"at": "2026-01-01T00:00:00.000Z", "level": "info", "text": "x" * 60})
+        with files.path(stream).open("a") as printing:
+            for _ in range(100):
+                print(line, file=printing, flush=True)
+                kept.append(captured(files)[stream])
+
+        texts = [text for lines in kept for _, text in lines]
+        assert 1000 <= sum(len(line) + 1 for line in [line] * (len(texts) - 1)) <= 1200
+        assert "is not kept" in texts[-1]
+        assert files.path(stream).stat().st_size == 0
+        kept.clear()

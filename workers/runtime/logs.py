@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import IO
@@ -22,6 +22,10 @@ LINE_LIMIT = 16_384
 # Room for a deep traceback; a message that quotes a whole tensor is cut in its middle.
 RECORD_LIMIT = 65_536
 CHUNK_BYTES = 1024 * 1024
+# What an attempt may say in one stream. An engine that prints without end must fill neither the
+# disk of its worker, where others work too, nor the store.
+STREAM_LIMIT = 64 * 1024 * 1024
+CUT = f"… more than {STREAM_LIMIT // 1024**2} MiB: what follows is not kept."
 STREAMS = ("stdout", "stderr", "log")
 _LEVEL_OF_STREAM = {"stdout": "info", "stderr": "warning"}
 
@@ -47,7 +51,8 @@ class _Tail:
     offset: int = 0
     chunks: int = 0
     lines: int = 0
-    rest: bytes = field(default=b"")
+    kept: int = 0
+    cut: bool = False
 
 
 class LogFiles:
@@ -76,6 +81,8 @@ class LogFiles:
         return chunks
 
     def _next_chunk(self, stream: str, tail: _Tail, final: bool) -> LogChunk | None:
+        if tail.kept >= STREAM_LIMIT:
+            return self._drop(stream, tail)
         with tail.path.open("rb") as handle:
             handle.seek(tail.offset)
             data = handle.read(CHUNK_BYTES)
@@ -85,8 +92,26 @@ class LogFiles:
         if end == 0:
             return None
         tail.offset += end
+        tail.kept += end
+        return self._chunk(stream, tail, data[:end].splitlines())
+
+    def _drop(self, stream: str, tail: _Tail) -> LogChunk | None:
+        """Empty the file of a stream that has said enough, and say so once."""
+        if tail.path.stat().st_size == tail.offset:
+            return None
+        # Whoever prints appends, and so goes on at the new end.
+        os.truncate(tail.path, 0)
+        tail.offset = 0
+        if tail.cut:
+            return None
+        tail.cut = True
+        notice: dict[str, str] = {"at": format_time(self._clock.now()), "level": "warning"}
+        line = json.dumps(notice | {"text": CUT}) if stream == "log" else CUT
+        return self._chunk(stream, tail, [line.encode()])
+
+    def _chunk(self, stream: str, tail: _Tail, raw_lines: list[bytes]) -> LogChunk:
         moment = self._clock.now()
-        lines = [_line(stream, raw, moment) for raw in data[:end].splitlines()]
+        lines = [_line(stream, raw, moment) for raw in raw_lines]
         chunk = LogChunk(
             stream=stream,
             number=tail.chunks,
