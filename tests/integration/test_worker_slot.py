@@ -23,6 +23,7 @@ from tests.execution import (
     read_job,
 )
 from tests.fixtures.database import make_project
+from workers.runtime.faults import oom_kills
 from workers.slot import SlotFacts, WorkerSlot, open_parent_database
 
 LOST = "Worker exited prematurely: signal 11 (SIGSEGV) Job: 0."
@@ -212,3 +213,32 @@ def test_a_worker_learns_with_its_report_that_it_is_to_drain(
     slot.leave()
     with database.write() as session:
         assert not ask_to_drain(session, slot.identity.id)
+
+
+SIGKILLED = "Worker exited prematurely: signal 9 (SIGKILL) Job: 0."
+
+
+def test_a_kill_that_the_kernel_counted_is_out_of_memory_and_any_other_is_not(
+    database: Database,
+    database_url: str,
+    project: UUID,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counters = tmp_path / "memory.events"
+    counters.write_text("low 0\nhigh 3\nmax 9\noom 1\noom_kill 4\n")
+    monkeypatch.setattr("workers.slot.oom_kills", lambda: oom_kills((counters,)))
+    facts = SlotFacts(classes=("cpu",), scratch_dir=tmp_path, scratch_min_free_bytes=0)
+    slot = WorkerSlot(open_parent_database(database_url), facts, TIMING)
+    job_id = queue_job(database, project, max_attempts=5)
+
+    for kills in (4, 5, 5, 6):  # somebody's kill -9, the kernel's, somebody's, the kernel's
+        with database.write() as session:
+            session.get_one(Job, job_id).run_after = database.now(session)
+        claimed = claim_next(database, slot.identity)
+        counters.write_text(f"oom {kills}\noom_kill {kills}\noom_group_kill 0\n")
+        slot.child_lost(job_id, claimed.dispatch, SIGKILLED)
+
+    codes = [attempt.error["code"] for attempt in read_attempts(database, job_id)]
+    assert codes == ["worker_lost", "oom_host", "worker_lost", "oom_host"]
+    assert read_job(database, job_id).status == "failed"
