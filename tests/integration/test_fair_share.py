@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.repositories.execution import claim_job, dispatch_next
+from app.db.repositories.execution import claim_job, dispatch_next, lock_dispatch
 from app.db.session import Database
 from app.db.tables import Job, Project
 from app.db.transition import transition
@@ -159,3 +159,23 @@ def test_a_cap_holds_with_dispatchers_that_race(database_url: str) -> None:
     for database in databases:
         database.dispose()
     assert counts == {capped: 3, free: 4}
+
+
+def test_a_dispatcher_waits_for_the_decision_of_another(database: Database) -> None:
+    capped = make_project(database, max_running=2)
+    queue_many(database, capped, 4)
+    for _ in range(4):
+        add_worker(database)
+    broker = RecordingBroker()
+    dispatcher = Dispatcher(database, broker, timing=TIMING, device_classes=("cpu",))
+    second = threading.Thread(target=dispatcher.run_once)
+
+    with database.write() as session:
+        lock_dispatch(session)
+        for _ in range(2):
+            assert dispatch_next(session, "cpu", now=database.now(session)) is not None
+        second.start()
+        second.join(0.3)  # has to wait for this transaction; without the lock it would not
+    second.join(30)
+
+    assert broker.messages == []

@@ -13,6 +13,7 @@ from app.db.repositories.projects import ProjectRepository
 from app.db.session import Database
 from app.db.tables import Artifact, Job, Project
 from app.domain.errors import JobErrorCode, JobFailure
+from app.storage.objects import ObjectStore
 from tests.execution import Workshop, queue_job, read_attempts, read_job
 from tests.fixtures.database import make_project
 from workers.attempt.storage_quota import hold_blob
@@ -64,13 +65,29 @@ def test_a_result_that_does_not_fit_fails_the_job_for_good_and_says_why(
     assert stored(database, project) <= 20_000
 
 
-def test_bytes_that_will_not_fit_are_not_even_stored(database: Database, shop: Workshop) -> None:
-    project = make_project(database, max_storage_bytes=20_000)
-    shop.queue(project, output_bytes=50_000, checkpoint_every=0)
+def test_bytes_that_will_not_fit_are_not_even_sent_to_the_store(
+    database: Database, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(shop.store)
+    put_file, sent = kind.put_file, []
+
+    def put_and_note(store: ObjectStore, key: str, path: Path) -> None:
+        sent.append(path.stat().st_size)
+        put_file(store, key, path)
+
+    monkeypatch.setattr(kind, "put_file", put_and_note)
+    shop.queue(make_project(database), output_bytes=50_000, checkpoint_every=0)
+    shop.run_next()
+    without_limit = max(sent)
+    sent.clear()
+    shop.queue(
+        make_project(database, max_storage_bytes=20_000), output_bytes=50_000, checkpoint_every=0
+    )
 
     shop.run_next()
 
-    assert all(path.stat().st_size < 50_000 for path in store_files(shop))
+    assert without_limit > 50_000
+    assert all(size < 50_000 for size in sent)
 
 
 def test_a_result_fits_up_to_the_last_byte(database: Database, shop: Workshop) -> None:
