@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.db.repositories.blobs import StoredBlob, renew_blob
 from app.db.tables import Job
 from app.domain.errors import DebiasError, JobErrorCode, JobFailure, StorageUnavailable
-from app.storage.blobs import BlobRef, fetch_file, is_stored, store_file
+from app.storage.blobs import BlobCorrupt, BlobRef, fetch_file, is_stored, store_file
 from app.storage.hashing import FileDigest, hash_file
 from app.storage.objects import ObjectStore
 from workers.attempt.journal import Journal
@@ -49,6 +49,8 @@ class PatientStore:
         self._journal = journal
         self._project = project
         self._switch = switch
+        # After one blob whose bytes are others, none is taken for whole by its size.
+        self._found_damage = False
 
     def keep(self, path: Path, name: str) -> StoredBlob:
         """Store a file, with its row; one that the project holds already costs one look.
@@ -67,7 +69,7 @@ class PatientStore:
         digest = hash_file(path)
         known = self._renew(digest)
         try:
-            if known is not None and self._holds(known, name):
+            if known is not None and not self._found_damage and self._holds(known, name):
                 return known
             ref = self._patiently(
                 lambda: store_file(self._store, self._project, path, digest), name
@@ -87,7 +89,11 @@ class PatientStore:
         Stopped
             When the store is away and the attempt has to stop.
         """
-        self._patiently(lambda: fetch_file(self._store, ref, path), path.name)
+        try:
+            self._patiently(lambda: fetch_file(self._store, ref, path), path.name)
+        except BlobCorrupt:
+            self._found_damage = True
+            raise
 
     def _renew(self, digest: FileDigest) -> StoredBlob | None:
         def renew(session: Session, job: Job, now: datetime) -> StoredBlob | None:
