@@ -6,6 +6,7 @@ Exits with 1 when a promise was broken.
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,8 @@ from bench.soak.summary import as_markdown
 def main() -> int:
     """Run, print the summary, and say by the exit code whether every promise was kept."""
     arguments = parse_arguments()
+    # Whoever ends this program ends the deployment with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         run = Soak(
             Path(folder),

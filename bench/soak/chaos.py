@@ -11,7 +11,7 @@ from tests.service import Service
 
 WEIGHTS = {"kill_child": 0.5, "kill_worker": 0.2, "kill_api": 0.2, "forget_messages": 0.1}
 # Alone it has no second API or worker: its end is the end of everything, and a start takes 5 s.
-EMBEDDED_WEIGHTS = {**WEIGHTS, "kill_api": 0.1}
+EMBEDDED_WEIGHTS = {**WEIGHTS, "kill_child": 0.7, "kill_worker": 0.1, "kill_api": 0.1}
 LONGEST_FACTOR = 4
 
 
@@ -38,12 +38,13 @@ class Chaos:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the running kill; raise what went wrong in it."""
+        """End after the running kill, once; raise what went wrong in it."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
-        if self.failure is not None:
-            raise self.failure
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
 
     def supervise(self) -> None:
         """Start what ended by itself, as the supervisor of a deployment does."""

@@ -1,7 +1,7 @@
 """One soak from the start of the servers to the verdict."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,8 @@ SHAPE = Shape(apis=2, workers=3)
 # A child imports the engine and the store's client: 0.6 CPU seconds that not every job must pay.
 JOBS_PER_CHILD = 25
 END_POLL_S = 0.5
+# The last jobs would meet every kill, until they have no attempt left.
+LEFT_ALONE = 5
 # Without any progress for so long, the queue is stuck.
 STALL_S = 240.0
 
@@ -76,7 +78,9 @@ class Soak:
         chaos.start()
         try:
             clients.send(planned)
-            stuck = progress.wait_for(len(planned))
+            stuck = progress.wait_for(len(planned) - LEFT_ALONE)
+            chaos.stop()
+            stuck += progress.wait_for(len(planned), meanwhile=chaos.supervise)
         finally:
             chaos.stop()
             sampler.stop()
@@ -121,7 +125,9 @@ class Progress:
             self._known = session.execute(statement).scalar_one()
         return self._known
 
-    def wait_for(self, count: int) -> tuple[str, ...]:
+    def wait_for(
+        self, count: int, *, meanwhile: Callable[[], None] = lambda: None
+    ) -> tuple[str, ...]:
         """Wait until that many jobs have ended; say so when nothing happens for long."""
         since, last = time.monotonic(), self.ended()
         while (ended := self.ended()) < count:
@@ -129,6 +135,7 @@ class Progress:
                 since, last = time.monotonic(), ended
             if time.monotonic() - since > STALL_S:
                 return (f"nothing ended for {STALL_S:.0f} s: {count - ended} jobs are stuck",)
+            meanwhile()
             time.sleep(END_POLL_S)
         return ()
 
