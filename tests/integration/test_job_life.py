@@ -1,279 +1,276 @@
-"""Random interleavings of clients, workers, crashes and clocks keep the invariants of a job."""
+"""Random interleavings of clients, workers, crashes and clocks keep the promises of a job."""
 
-import random
-import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import sqlalchemy as sa
+import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    multiple,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from app.db.base import Base
-from app.db.repositories.execution import Claim, lock_fenced
-from app.db.session import Database
-from app.db.tables import Job, JobAttempt, JobEvent
-from app.db.transition import transition
-from app.dispatch.endings import Ending, EndingWriter, close_attempt
-from app.dispatch.reaper import Reaper
-from app.domain.errors import JobErrorCode, JobFailure
-from app.domain.states import LEASED, TERMINAL, Actor, AttemptOutcome, JobStatus
-from tests.clock import FakeClock
-from tests.execution import TIMING, add_worker, claim, dispatch_one, queue_job
-from tests.fixtures.database import make_project
+from app.domain.states import LEASED, TERMINAL, TRANSITIONS, JobStatus, Phase
+from tests.execution import TIMING
+from tests.job_world import MAX_RUNNING, WORKERS, JobWorld, SteppedAttempt
 
-MAX_ATTEMPTS = 3
-LEASE = TIMING.lease_ttl_s
-
-
-class TickingClock(FakeClock):
-    """Never shows the same time twice, so that order by time is order of events."""
-
-    def now(self) -> datetime:
-        self.advance(0.001)
-        return super().now()
+ANY = st.integers(0, 99)
+SLOT = st.integers(0, WORKERS - 1)
+ACTIONS = ("cancel", "pause", "resume", "retry", "delete", "patch")
+# By the event that records a change and the status before it: the status after it.
+MOVES = {(rule.event, source): target for (source, target), rule in TRANSITIONS.items()}
+NOT_MOVES = {
+    "job.phase", "job.progress", "job.checkpoint", "job.warning", "job.pausing",
+    "artifact.created", "evaluation.completed",
+}  # fmt: skip
 
 
 class JobLife(RuleBasedStateMachine):
-    """Every claim ever made stays in the game: stale ones must not change anything."""
-
-    messages = Bundle("messages")
-    claims = Bundle("claims")
+    """Every attempt ever begun and every message ever sent stay in the game."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._folder = tempfile.TemporaryDirectory()
-        self.clock = TickingClock()
-        url = f"sqlite:///{Path(self._folder.name) / 'life.db'}"
-        self.database = Database(url, clock=self.clock)
-        Base.metadata.create_all(self.database.engine)
-        self.reaper = Reaper(self.database, timing=TIMING, rng=random.Random(0))
-        self.endings = EndingWriter(TIMING, random.Random(0))
-        self.jobs: list[UUID] = []
-        self.final: dict[UUID, str] = {}
+        self.world = JobWorld()
+        self.world.create()
         self.cancelled: set[UUID] = set()
+        self.final: dict[UUID, str] = {}
 
     def teardown(self) -> None:
-        self.database.dispose()
-        self._folder.cleanup()
+        try:
+            self.world.settle()
+            self.check_rows()
+            for _, status, *_ in self.job_rows():
+                assert status in TERMINAL or status == JobStatus.PAUSED
+        finally:
+            self.world.close()
 
-    @initialize()
-    def begin(self) -> None:
-        self.project = make_project(self.database)
-        self.workers = [add_worker(self.database) for _ in range(2)]
+    # Clients
 
     @rule()
     def create(self) -> None:
-        self.jobs.append(queue_job(self.database, self.project, max_attempts=MAX_ATTEMPTS))
+        self.world.create()
 
-    @rule(target=messages)
-    def dispatch(self) -> Any:
-        found = dispatch_one(self.database)
-        return multiple() if found is None else found
+    @rule(index=ANY, action=st.sampled_from(ACTIONS))
+    def ask(self, index: int, action: str) -> None:
+        job_id = self.world.jobs[index % len(self.world.jobs)]
+        if job_id not in self.deleted() and self.world.ask(action, job_id):
+            if action == "cancel":
+                self.cancelled.add(job_id)
+            if action == "retry":
+                self.cancelled.discard(job_id)
+                self.final.pop(job_id, None)
 
-    @rule(target=claims, message=messages, worker=st.integers(0, 1))
-    def deliver(self, message: tuple[UUID, int], worker: int) -> Any:
-        """Deliver a message, for the first time or once more."""
-        found = claim(self.database, *message, self.workers[worker])
-        return multiple() if found is None else found
+    # Dispatch
 
-    @rule(target=claims, worker=st.integers(0, 1), wait_s=st.sampled_from([0.0, 60.0]))
-    def start(self, worker: int, wait_s: float) -> Any:
-        """Run what may run next, at once or after its back-off: the common way, in one step."""
-        self.clock.advance(wait_s)
-        dispatched = dispatch_one(self.database)
-        if dispatched is None:
-            self.create()
-            dispatched = dispatch_one(self.database)
-        found = claim(self.database, *dispatched, self.workers[worker]) if dispatched else None
-        return multiple() if found is None else found
+    @rule(
+        dispatcher=st.integers(0, 1),
+        down=st.sampled_from([False, False, False, True]),
+        crash=st.sampled_from([None, None, "before", "after"]),
+    )
+    def dispatch(self, dispatcher: int, down: bool, crash: str | None) -> None:
+        self.world.dispatch(dispatcher, down=down, crash=crash)
 
-    @rule(target=claims, held=claims)
-    def hand_over(self, held: Claim) -> Any:
-        """Give the job back and let the other worker go on; then `held` tries everything."""
-        self.drain(held)
-        successor = self.start(worker=1, wait_s=0.0)
-        self.heartbeat(held)
-        self.succeed(held)
-        self.fail(held, retryable=True)
-        return successor
+    @rule()
+    def relay(self) -> None:
+        self.world.relay_once()
 
-    @rule(held=claims)
-    def heartbeat(self, held: Claim) -> None:
-        with self._untouched_if_stale(held), self.database.write() as session:
-            job = lock_fenced(session, held.job_id, held.fence)
-            if job is not None:
-                job.lease_expires_at = self.clock.now() + timedelta(seconds=LEASE)
+    # Workers
 
-    @rule(held=claims)
-    def succeed(self, held: Claim) -> None:
-        with self._untouched_if_stale(held), self.database.write() as session:
-            job = lock_fenced(session, held.job_id, held.fence)
-            if job is None:
-                return
-            now = self.clock.now()
-            moved = transition(
-                session,
-                held.job_id,
-                JobStatus.RUNNING,
-                JobStatus.SUCCEEDED,
-                Actor.WORKER,
-                now=now,
-                where=(Job.fence == held.fence, Job.stop_requested.is_(None)),
-            )
-            if moved:
-                close_attempt(session, job, outcome=AttemptOutcome.SUCCEEDED, now=now, columns={})
+    @rule(slot=SLOT)
+    def begin(self, slot: int) -> None:
+        """The common way, in one step: dispatch, deliver, and show a first sign of life."""
+        self.world.next_child(slot)
+        self.world.dispatch(0, down=False, crash=None)
+        if self.world.broker.messages:
+            attempt = self.world.deliver(len(self.world.broker.messages) - 1, slot)
+            if attempt is not None:
+                attempt.beat()
 
-    @rule(held=claims, retryable=st.booleans())
-    def fail(self, held: Claim, retryable: bool) -> None:
-        failure = JobFailure(JobErrorCode.UPLOAD_FAILED, "m", "h", retryable=retryable)
-        self._end(held, Ending(AttemptOutcome.FAILED, failure))
+    @precondition(lambda self: self.world.broker.messages)
+    @rule(message=ANY, slot=SLOT)
+    def deliver(self, message: int, slot: int) -> None:
+        self.world.deliver(message, slot)
 
-    @rule(held=claims)
-    def drain(self, held: Claim) -> None:
-        self._end(held, Ending(AttemptOutcome.DRAINED))
+    @rule(slot=SLOT)
+    def report(self, slot: int) -> None:
+        self.world.report(slot)
 
-    @rule(index=st.integers(0, 20))
-    def cancel(self, index: int) -> None:
-        job = self._job(index)
-        if job is None or job.status not in ("queued", "running"):
-            return
-        running = job.status == "running"
-        target = JobStatus.CANCELLING if running else JobStatus.CANCELLED
-        with self.database.write() as session:
-            moved = transition(
-                session,
-                job.id,
-                JobStatus(job.status),
-                target,
-                Actor.API,
-                now=self.clock.now(),
-                values={"stop_requested": "cancel"} if running else {},
-            )
-        assert moved
-        self.cancelled.add(job.id)
+    @precondition(lambda self: self.world.attempts)
+    @rule(index=ANY)
+    def beat(self, index: int) -> None:
+        with self.changes_nothing_if_stale(index) as attempt:
+            attempt.beat()
 
-    @rule(index=st.integers(0, 20))
-    def retry(self, index: int) -> None:
-        job = self._job(index)
-        if job is None or job.status not in ("failed", "cancelled"):
-            return
-        raised = max(job.max_attempts, job.attempt + 1)
-        with self.database.write() as session:
-            transition(
-                session,
-                job.id,
-                JobStatus(job.status),
-                JobStatus.QUEUED,
-                Actor.API,
-                now=self.clock.now(),
-                values={
-                    "stop_requested": None,
-                    "max_attempts": raised,
-                    "failures": min(job.failures, raised - 1),
-                    "run_after": self.clock.now(),
-                },
-            )
-        self.final.pop(job.id, None)
-        self.cancelled.discard(job.id)
+    @precondition(lambda self: self.world.attempts)
+    @rule(index=ANY, phase=st.sampled_from(list(Phase)))
+    def enter(self, index: int, phase: Phase) -> None:
+        with self.changes_nothing_if_stale(index) as attempt:
+            attempt.enter(phase)
+            attempt.beat()
+
+    @precondition(lambda self: self.world.attempts)
+    @rule(index=ANY, step=st.integers(1, 3))
+    def keep_point(self, index: int, step: int) -> None:
+        with self.changes_nothing_if_stale(index) as attempt:
+            attempt.keep_point(step)
+
+    @precondition(lambda self: self.world.attempts)
+    @rule(index=ANY)
+    def succeed(self, index: int) -> None:
+        with self.changes_nothing_if_stale(index) as attempt:
+            attempt.succeed()
+
+    @precondition(lambda self: self.world.attempts)
+    @rule(index=ANY, retryable=st.booleans())
+    def fail(self, index: int, retryable: bool) -> None:
+        with self.changes_nothing_if_stale(index) as attempt:
+            attempt.fail(retryable=retryable)
+
+    @precondition(lambda self: self.world.attempts)
+    @rule(index=ANY)
+    def stop(self, index: int) -> None:
+        with self.changes_nothing_if_stale(index) as attempt:
+            attempt.beat()
+            if attempt.told_to_stop:
+                attempt.stop()
+
+    @precondition(lambda self: self.world.attempts)
+    @rule(index=ANY)
+    def child_dies(self, index: int) -> None:
+        with self.changes_nothing_if_stale(index) as attempt:
+            self.world.notice_death(attempt)
+
+    @rule(slot=SLOT)
+    def worker_dies(self, slot: int) -> None:
+        self.world.kill_worker(slot)
+
+    @rule(slot=SLOT, killed=st.booleans())
+    def drain(self, slot: int, killed: bool) -> None:
+        self.world.drain(slot, killed=killed)
+
+    # Time
 
     @rule(ticks=st.sampled_from([1, 12]))
     def reap(self, ticks: int) -> None:
         for _ in range(ticks):
-            self.reaper.run_once()
-            self.clock.advance(TIMING.reaper_s)
+            self.world.reaper.run_once()
+            self.world.clock.advance(TIMING.reaper_s)
 
-    @rule(seconds=st.sampled_from([LEASE / 2, LEASE * 2, 3600.0]), asleep=st.booleans())
-    def pass_time(self, seconds: float, asleep: bool) -> None:
-        """Let time pass; asleep, as on a laptop, the monotonic clock stands still."""
-        if asleep:
-            self.clock.jump(seconds)
-        else:
-            self.clock.advance(seconds)
+    @rule(days=st.sampled_from([0, 1, 7]))
+    def meet_deadlines(self, days: int) -> None:
+        self.world.clock.advance(days * 24 * 3600.0)
+        self.world.deadlines.run_once()
 
-    @invariant()
-    def a_lease_is_held_by_exactly_one_open_attempt(self) -> None:
-        open_attempts: dict[UUID, list[int]] = {}
-        with self.database.read() as session:
-            statement = sa.select(JobAttempt).where(JobAttempt.ended_at.is_(None))
-            for attempt in session.execute(statement).scalars():
-                open_attempts.setdefault(attempt.job_id, []).append(attempt.fence)
-        for job in self._jobs():
-            expected = [job.fence] if job.status in LEASED else []
-            assert open_attempts.get(job.id, []) == expected
+    @rule(seconds=st.sampled_from([TIMING.lease_ttl_s / 2, TIMING.lease_ttl_s * 2, 3600.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.world.clock.advance(seconds)
+
+    @rule(seconds=st.sampled_from([-3600.0, -TIMING.lease_ttl_s, TIMING.lease_ttl_s * 2, 3600.0]))
+    def jump(self, seconds: float) -> None:
+        """Only the wall clock moves: a laptop wakes up, or somebody sets the time."""
+        self.world.clock.jump(seconds)
+
+    # What must hold after every step
 
     @invariant()
-    def a_final_status_stays(self) -> None:
-        for job in self._jobs():
-            if job.id in self.final:
-                assert job.status == self.final[job.id]
-            if job.status in TERMINAL:
-                self.final[job.id] = job.status
+    def check_rows(self) -> None:
+        open_attempts = self.open_attempts()
+        occupied = 0
+        for job_id, status, failures, max_attempts, fence, last_seq, dispatched in self.job_rows():
+            held = [fence] if status in LEASED else []
+            assert open_attempts.get(job_id, []) == held
+            assert failures <= max_attempts
+            assert failures < max_attempts or status in TERMINAL
+            if job_id in self.cancelled:
+                assert status in ("cancelling", "cancelled")
+            assert self.final.get(job_id, status) == status
+            if status in TERMINAL:
+                self.final[job_id] = status
+            occupied += status in LEASED or dispatched is not None
+            self.check_history(job_id, status, last_seq)
+        assert occupied <= MAX_RUNNING
 
-    @invariant()
-    def a_cancelled_job_never_succeeds_or_runs_again(self) -> None:
-        for job in self._jobs():
-            if job.id in self.cancelled:
-                assert job.status in ("cancelling", "cancelled")
-
-    @invariant()
-    def no_more_attempts_fail_than_are_allowed(self) -> None:
-        for job in self._jobs():
-            assert job.failures <= job.max_attempts
-            assert job.failures < job.max_attempts or job.status in TERMINAL
-
-    @invariant()
-    def events_are_numbered_without_a_gap(self) -> None:
-        with self.database.read() as session:
-            for job in self._jobs():
-                statement = sa.select(JobEvent.seq).where(JobEvent.job_id == job.id)
-                numbers = session.execute(statement.order_by(JobEvent.seq)).scalars().all()
-                assert numbers == list(range(1, job.last_seq + 1))
+    def check_history(self, job_id: UUID, status: str, last_seq: int) -> None:
+        """The events are gapless, lead to the status by the table, and asked for dispatch."""
+        query = "SELECT seq, type FROM job_events WHERE job_id = ? ORDER BY seq"
+        events = self.world.rows.execute(query, [job_id.hex]).fetchall()
+        assert [seq for seq, _ in events] == list(range(1, last_seq + 1))
+        assert [kind for _, kind in events[:2]] == ["job.created", "job.queued"]
+        at, asked = JobStatus.QUEUED, 1
+        for _, kind in events[2:]:
+            if kind in NOT_MOVES or (kind == "job.resumed" and at is not JobStatus.PAUSED):
+                continue
+            source, at = at, MOVES[kind, at]
+            asked += at is JobStatus.QUEUED or (source in LEASED and at not in LEASED)
+        assert at == status
+        assert Counter(kind for _, kind in events)["job.succeeded"] == (status == "succeeded")
+        query = "SELECT count(*) FROM outbox WHERE topic = 'dispatch' AND aggregate_id = ?"
+        assert self.world.rows.execute(query, [job_id.hex]).fetchone() == (asked,)
 
     @contextmanager
-    def _untouched_if_stale(self, held: Claim) -> Iterator[None]:
-        """Check that a claim whose fence is not the job's own changes nothing."""
-        before = self._visible(held.job_id)
+    def changes_nothing_if_stale(self, index: int) -> Iterator[SteppedAttempt]:
+        attempt = self.world.attempts[index % len(self.world.attempts)]
+        job_id = attempt.claim.job_id
+        before = self.everything_of(job_id)
+        yield attempt
+        if before[0][0] != attempt.claim.fence or before[0][1] not in LEASED:
+            assert self.everything_of(job_id) == before
+
+    def everything_of(self, job_id: UUID) -> list[Any]:
+        rows = self.world.rows
+        job = rows.execute("SELECT fence, status, * FROM jobs WHERE id = ?", [job_id.hex])
+        counted = ("job_attempts", "job_events", "checkpoints", "artifacts", "evaluation_results")
+        counts = [
+            rows.execute(f"SELECT count(*) FROM {name} WHERE job_id = ?", [job_id.hex]).fetchone()
+            for name in counted
+        ]
+        return [job.fetchone(), *counts]
+
+    def job_rows(self) -> list[tuple[Any, ...]]:
+        found = self.world.rows.execute(
+            "SELECT id, status, failures, max_attempts, fence, last_seq, dispatched_at FROM jobs"
+        )
+        return [(UUID(row[0]), *row[1:]) for row in found]
+
+    def open_attempts(self) -> dict[UUID, list[int]]:
+        found: dict[UUID, list[int]] = {}
+        query = "SELECT job_id, fence FROM job_attempts WHERE ended_at IS NULL"
+        for job_id, fence in self.world.rows.execute(query):
+            found.setdefault(UUID(job_id), []).append(fence)
+        return found
+
+    def deleted(self) -> set[UUID]:
+        found = self.world.rows.execute("SELECT id FROM jobs WHERE deleted_at IS NOT NULL")
+        return {UUID(row[0]) for row in found}
+
+
+def tries(examples: int, steps: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of lines of log would be kept, and say nothing that a failing example does not."""
+    with structlog.testing.capture_logs(processors=[_drop]):
         yield
-        if before[0] != held.fence:
-            assert self._visible(held.job_id) == before
-
-    def _visible(self, job_id: UUID) -> tuple[object, ...]:
-        with self.database.read() as session:
-            job = session.execute(sa.select(Job).where(Job.id == job_id)).scalar_one()
-            return job.fence, job.status, job.version, job.lease_expires_at, job.failures
-
-    def _end(self, held: Claim, ending: Ending) -> None:
-        with self._untouched_if_stale(held), self.database.write() as session:
-            job = lock_fenced(session, held.job_id, held.fence)
-            if job is not None:
-                self.endings.end(session, job, ending, by=Actor.WORKER, now=self.clock.now())
-
-    def _jobs(self) -> list[Job]:
-        with self.database.read() as session:
-            return list(session.execute(sa.select(Job)).scalars())
-
-    def _job(self, index: int) -> Job | None:
-        jobs = self._jobs()
-        return jobs[index % len(jobs)] if jobs else None
 
 
-TestJobLife = JobLife.TestCase
-TestJobLife.settings = settings(
-    max_examples=30,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+def _drop(_logger: object, _name: str, _event: object) -> Any:
+    raise structlog.DropEvent
+
+
+@pytest.mark.usefixtures("quiet")
+class TestJobLife(JobLife.TestCase):  # type: ignore[name-defined,misc]
+    settings = tries(15, 20)
+
+
+@pytest.mark.slow
+class TestJobLifeAtLength(JobLife.TestCase):  # type: ignore[name-defined,misc]
+    settings = tries(3000, 50)
