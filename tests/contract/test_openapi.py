@@ -24,7 +24,7 @@ WITHOUT_JSON_ANSWER = {
     "getDownload",
     "getServiceMetrics",
 }
-VERBS = "create|list|pause|resume|get|update|delete|cancel|retry|estimate|revoke|drain|rotate|set"
+VERBS = "create|list|pause|resume|get|update|delete|cancel|retry|estimate|revoke|drain|rotate|set|collect"
 
 
 @pytest.fixture(scope="module")
