@@ -25,7 +25,7 @@ from tests.integration.api.callers import Caller
 LANGUAGES = {"", "sh", "python", "json"}
 # They need what the tests do not have: a Docker daemon, a shell that stays open, llama.cpp.
 # tests/acceptance/test_readme.py runs what can be run.
-PROGRAMS_OF_OTHERS = {"docker", "export", "llama-cli", "pip"}
+PROGRAMS_OF_OTHERS = {"aws", "docker", "export", "llama-cli", "pip"}
 MODEL_OF_TESTS = {"path": "tiny"}
 
 in_each = pytest.mark.parametrize
@@ -79,11 +79,13 @@ def check_debias(words: Sequence[str]) -> None:
     """Walk down to the last command, which must know the options."""
     command: Any = typer.main.get_command(create_cli())
     rest = list(words)
-    while rest and not rest[0].startswith("--"):
+    while rest and not rest[0].startswith("--") and hasattr(command, "commands"):
         name = rest.pop(0)
-        commands = getattr(command, "commands", {})
-        assert name in commands, f"{command.name} has no command {name!r}"
-        command = commands[name]
+        assert name in command.commands, f"{command.name} has no command {name!r}"
+        command = command.commands[name]
+    given = list(itertools.takewhile(lambda word: not word.startswith("--"), rest))
+    taken = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    assert len(given) <= len(taken), f"{command.name} takes no {given}"
     known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
     unknown = {word for word in rest if word.startswith("--")} - known
     assert not unknown, f"{command.name} has no option {unknown}"
