@@ -1,10 +1,10 @@
 """One way to read a model's files, whether on the hub, in a folder or in our store."""
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -18,6 +18,7 @@ from app.integrations.hub.cache import CommitCache
 from app.security.model_files import is_allowed_file, is_weight_file
 from app.security.paths import is_plain_name, resolve_below
 from app.security.safetensors_check import unsafe
+from app.storage.hashing import hash_file
 
 log = structlog.get_logger()
 
@@ -238,13 +239,20 @@ def open_demo(name: str) -> FolderReader:
     if name not in DEMO_MODELS:
         message = f"There is no demo model {name!r}; there are {', '.join(sorted(DEMO_MODELS))}."
         raise ModelNotFound(message, findings=(Finding("/model/demo", "unknown_demo", message),))
-    reader = FolderReader(DEMO_MODELS_DIR, DEMO_MODELS_DIR / name)
-    reader.mtimes_ns.clear()
+    folder = DEMO_MODELS_DIR / name
+    reader = FolderReader(DEMO_MODELS_DIR, folder)
     for file in list(reader.files.values()):
-        with reader.open(file.path) as content:
-            digest = hashlib.sha256(content.read()).hexdigest()
+        written_ns = reader.mtimes_ns[file.path]
+        digest = _digest_of(folder / file.path, file.size_bytes, written_ns)
         reader.files[file.path] = dataclasses.replace(file, sha256=digest)
+    reader.mtimes_ns.clear()
     return reader
+
+
+@lru_cache(maxsize=256)
+def _digest_of(path: Path, _size_bytes: int, _mtime_ns: int) -> str:
+    """Hash a file of the package, once while its size and time stay as they are."""
+    return hash_file(path).sha256
 
 
 def _not_allowed(message: str) -> UriNotAllowed:
