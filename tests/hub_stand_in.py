@@ -17,6 +17,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import httpx
+
 GOOD_TOKEN = "hf_accepted"
 OTHER_TOKEN = "hf_without_access"
 _LFS_SUFFIXES = (".safetensors", ".bin")
@@ -180,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         hub, faults = self.stand_in, self.stand_in.faults
-        hub.seen.append(Seen(self.server_name, self.path, dict(self.headers.items())))
+        hub.seen.append(Seen(self.server_name, self.path, httpx.Headers(self.headers.items())))
         if faults.hold:
             faults.hold.wait()
             self.close_connection = True

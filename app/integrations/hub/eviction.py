@@ -97,10 +97,8 @@ class HubCache:
                         path.unlink(missing_ok=True)
 
     def _evict(self, commit: CachedCommit) -> Evicted:
-        if commit.linked:
-            return Evicted()
         with _unused(commit.folder) as ours:
-            # Described again: an attempt may have linked a file since.
+            # Described anew: an attempt may have linked a file since it was listed.
             current = _describe(commit.folder) if ours else None
             if current is None or current.linked:
                 return Evicted()
