@@ -35,11 +35,15 @@ from workers.heartbeat import StopSwitch
 
 CONTENTS = (b"the one", b"the other one")
 WRITERS, COLLECTORS = ("writer 0", "writer 1", "writer 2"), ("collector 0", "collector 1")
+TO_THE_END = 100
+WRITER_STEPS, COLLECTOR_STEPS = 9, 20
+# Before them the collector looks at rows only.
+FIRST_BLOB_STEP = 10
 Moves = list[tuple[str, int]]
 MOVES = st.lists(
     st.tuples(
         st.sampled_from([*WRITERS, *COLLECTORS, "release", "reap"]),
-        st.integers(min_value=1, max_value=8),
+        st.sampled_from([1, 2, 3, 5, 8, TO_THE_END]),
     ),
     min_size=5,
     max_size=30,
@@ -121,8 +125,9 @@ class World:
         elif name == "reap":
             self.reap()
         else:
+            actor = self._actor(name)
             for _ in range(steps):
-                self._actor(name).go_on()
+                actor.go_on()
         self.clock.advance(1)
 
     def _actor(self, name: str) -> Actor:
@@ -207,8 +212,44 @@ def play_in_a_new_world(moves: Moves, template: Path) -> None:
 
 
 FEW = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+
+
+GARBAGE: Moves = [("writer 2", TO_THE_END), ("writer 2", TO_THE_END), ("release", 1)]
+"""Both files are stored, and nothing needs them: what comes next meets what is to be collected."""
+
+
+@pytest.mark.parametrize("first", range(1, WRITER_STEPS))
+def test_a_collector_between_any_two_steps_of_a_writer(first: int, migrated_sqlite: Path) -> None:
+    whole = ("collector 0", TO_THE_END)
+    cut = [("writer 0", first), whole, ("writer 0", TO_THE_END)]
+    play_in_a_new_world([*GARBAGE, *cut], migrated_sqlite)
+    play_in_a_new_world([whole, *cut], migrated_sqlite)
+
+
+@pytest.mark.parametrize("first", range(FIRST_BLOB_STEP, COLLECTOR_STEPS))
+def test_a_writer_between_any_two_steps_of_a_collector(first: int, migrated_sqlite: Path) -> None:
+    cut = [("collector 0", first), ("writer 0", TO_THE_END), ("writer 0", TO_THE_END)]
+    play_in_a_new_world([*GARBAGE, *cut, ("collector 0", TO_THE_END)], migrated_sqlite)
+    # One that is held up while another collects, and while the bytes come back.
+    others = [("collector 1", TO_THE_END), ("writer 0", TO_THE_END), ("writer 0", TO_THE_END)]
+    held_up = [("collector 0", first), *others, ("collector 0", TO_THE_END)]
+    play_in_a_new_world([*GARBAGE, *held_up], migrated_sqlite)
+
+
+def test_the_steps_are_as_many_as_are_cut(migrated_sqlite: Path, tmp_path: Path) -> None:
+    world = World(tmp_path, migrated_sqlite)
+    for name, steps in GARBAGE:
+        world.move(name, steps)
+    for name, expected in (("collector 0", COLLECTOR_STEPS), ("writer 0", WRITER_STEPS)):
+        world.move(name, 1)
+        steps = 1
+        while not world.actors[name].done:
+            world.actors[name].go_on()
+            steps += 1
+        assert steps == expected
+    world.database.dispose()
 
 
 @FEW
