@@ -1,7 +1,7 @@
 """Random interleavings of clients, workers, crashes and clocks keep the promises of a job."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -141,6 +141,24 @@ class JobLife(RuleBasedStateMachine):
     def child_dies(self, index: int) -> None:
         with self.changes_nothing_if_stale(index) as attempt:
             self.world.notice_death(attempt)
+
+    @precondition(lambda self: self.world.attempts)
+    @rule(index=ANY, slot=SLOT, last=st.sampled_from(["beat", "point", "succeed", "fail", "die"]))
+    def overtake(self, index: int, slot: int, last: str) -> None:
+        """A worker sleeps past its lease, another takes the job over, and the first wakes up."""
+        self.reap(12)
+        self.world.clock.advance(TIMING.backoff_max_s)
+        self.world.report(slot)
+        self.begin(slot)
+        deeds: dict[str, Callable[[SteppedAttempt], None]] = {
+            "beat": SteppedAttempt.beat,
+            "point": lambda attempt: attempt.keep_point(1),
+            "succeed": SteppedAttempt.succeed,
+            "fail": lambda attempt: attempt.fail(retryable=True),
+            "die": self.world.notice_death,
+        }
+        with self.changes_nothing_if_stale(index) as attempt:
+            deeds[last](attempt)
 
     @rule(slot=SLOT)
     def worker_dies(self, slot: int) -> None:
