@@ -131,8 +131,8 @@ def waited(service: Service, returned_at: datetime, count: int) -> tuple[float, 
     newest = sa.select(Job.started_at, Job.finished_at).order_by(Job.id.desc()).limit(count)
     with rows_of(service) as database, database.read() as session:
         rows = session.execute(newest).all()
-    first = min(row.started_at for row in rows)
-    last = max(row.finished_at for row in rows)
+    first = min(row.started_at for row in rows).replace(tzinfo=UTC)
+    last = max(row.finished_at for row in rows).replace(tzinfo=UTC)
     return (first - returned_at).total_seconds(), (last - returned_at).total_seconds()
 
 

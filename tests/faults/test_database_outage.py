@@ -32,6 +32,7 @@ ANSWER_S = 30.0
 RECOVERED_S = 60.0
 # Longer than the lease, so that every lease looks expired when the database is back.
 OUTAGE_S = 8.0
+CROWD = "crowd"
 REFUSE_WRITES = """
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN RAISE EXCEPTION 'could not extend file: No space left' USING ERRCODE = '53100'; END $$;
@@ -106,13 +107,25 @@ class Stage:
 
     @contextmanager
     def out_of_connections(self) -> Iterator[None]:
+        """Take every connection there is, again and again, until the service has none."""
         with ExitStack() as stack:
             admin = stack.enter_context(self._admin())
-            self._terminate_others(admin)
-            with suppress(psycopg.OperationalError):
-                while True:
-                    stack.enter_context(psycopg.connect(self.address.dsn, connect_timeout=5))
-            self._terminate_the_services(admin)
+
+            def has_all() -> bool:
+                self._terminate_others(admin, but=CROWD)
+                with suppress(psycopg.OperationalError):
+                    while True:
+                        stack.enter_context(
+                            psycopg.connect(self.address.dsn, application_name=CROWD)
+                        )
+                found = admin.execute(
+                    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+                    " AND application_name <> %s AND pid <> pg_backend_pid()",
+                    [CROWD],
+                ).fetchone()
+                return found == (0,)
+
+            wait_for(has_all, timeout_s=30, what="a server without free connections")
             yield
 
     def _postmaster(self) -> psutil.Process:
@@ -126,17 +139,13 @@ class Stage:
             return True
         return False
 
-    def _terminate_others(self, admin: psycopg.Connection[tuple[object, ...]]) -> None:
+    def _terminate_others(
+        self, admin: psycopg.Connection[tuple[object, ...]], *, but: str = ""
+    ) -> None:
         admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-
-    def _terminate_the_services(self, admin: psycopg.Connection[tuple[object, ...]]) -> None:
-        """End what the service has got hold of again in between."""
-        admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND query <> '' AND pid <> pg_backend_pid()"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE"
+            " datname = current_database() AND pid <> pg_backend_pid() AND application_name <> %s",
+            [but or "nobody"],
         )
 
 
@@ -145,6 +154,9 @@ def deployed(folder: Path, **settings: str) -> Iterator[Stage]:
     server = PostgresServer()
     with ExitStack() as stack:
         address = stack.enter_context(server).create_database("evenhand")
+        with psycopg.connect(address.dsn, autocommit=True) as admin:
+            # Test servers are told to be quick; one that crashes must know what it has promised.
+            admin.execute("ALTER DATABASE evenhand SET synchronous_commit = on")
         port = urlsplit(address.dsn).port
         assert port is not None
         gateway = stack.enter_context(Gateway(port))
