@@ -31,6 +31,7 @@ from app.domain.errors import (
     QueueFull,
     QuotaExceeded,
     RequestTimeout,
+    SecretUnreadable,
     TooLarge,
     UnsafeModelFormat,
     UnsupportedMediaType,
@@ -64,6 +65,7 @@ MODEL_PROBLEMS = (
     MethodModelIncompatible,
     ModelNotFound,
     ModelGated,
+    SecretUnreadable,
     UnsafeModelFormat,
     UriNotAllowed,
 )

@@ -108,22 +108,24 @@ def _retry_after_s(value: str) -> int:
 def _gated(repo_id: str, *, with_token: bool) -> ModelGated:
     if with_token:
         message = (
-            f"{repo_id} is gated, and the account of the service's hub token was not given access."
+            f"{repo_id} is gated, and the account of the hub token in use was not given access."
             " Accept the model's terms on its hub page with that account, then send the job again. "
             "A fine-grained token must also allow reading gated repositories."
         )
     else:
         message = (
             f"{repo_id} is gated: its owner asks everyone to accept terms first. Accept them on "
-            "its hub page, and have the operator set a hub token of that account."
+            "its hub page, and set a hub token of that account: for your project with PUT "
+            "/v1/secrets/hub_token, or for all projects as the operator."
         )
     return ModelGated(message, findings=(Finding("/model/hub", "model_gated", message),))
 
 
 def _bad_token() -> ModelGated:
     message = (
-        "The model hub refuses the service's hub token: it is wrong, expired or revoked. The "
-        "operator should set a new one, or none for public models."
+        "The model hub refuses the hub token in use: it is wrong, expired or revoked. Set a new "
+        "one for your project with PUT /v1/secrets/hub_token; where it has none, the operator "
+        "should set the service's anew, or none for public models."
     )
     return ModelGated(message, findings=(Finding("/model/hub", "hub_token_refused", message),))
 
@@ -131,7 +133,7 @@ def _bad_token() -> ModelGated:
 def _forbidden(repo_id: str, *, with_token: bool) -> ModelGated:
     message = (
         f"The model hub forbids reading {repo_id}"
-        + (" with the service's hub token" if with_token else " without a token")
+        + (" with the hub token in use" if with_token else " without a token")
         + ". Ask its owner for access, or choose another model."
     )
     return ModelGated(message, findings=(Finding("/model/hub", "hub_forbidden", message),))
@@ -140,9 +142,9 @@ def _forbidden(repo_id: str, *, with_token: bool) -> ModelGated:
 def _repo_missing(repo_id: str, *, with_token: bool) -> ModelNotFound:
     # Said as it is: to whoever may not see a repository, the hub answers as if there were none.
     reason = (
-        "or it is private and the service's token may not see it"
+        "or it is private and the hub token in use may not see it"
         if with_token
-        else "or it is private and the service has no token for it"
+        else "or it is private and your project has no token for it"
     )
     message = (
         f"There is no model {repo_id} on the hub, {reason}. Check the spelling: "

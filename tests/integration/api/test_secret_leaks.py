@@ -71,6 +71,9 @@ def test_hub_token_stays_out_of_logs_problems_and_events(
 
     assert answers[0].json()["code"] == "model_gated"
     assert any(seen.headers.get("Authorization") == f"Bearer {token}" for seen in hub.seen)
+    # From its first use on, whatever a library says of it is hidden too.
+    logging.getLogger("library").warning("sent %s", token)
+    assert "sent" in log.getvalue()
     assert not any(token in answer.text for answer in answers)
     assert token not in log.getvalue()
 
