@@ -7,8 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.repositories.projects import CPU_DEVICE
-from app.db.tables import Job, Worker
-from app.domain.states import LEASED
+from app.db.tables import IS_LEASED, Job, Worker
 
 
 def page_of_workers(
@@ -31,7 +30,7 @@ def find_worker(session: Session, worker_id: UUID) -> Worker | None:
 def jobs_of_workers(session: Session, worker_ids: Sequence[UUID]) -> dict[UUID, UUID]:
     """Tell which job each of these workers holds at present."""
     statement = sa.select(Job.worker_id, Job.id).where(
-        Job.status.in_(LEASED), Job.worker_id.in_(worker_ids)
+        IS_LEASED, Job.worker_id.in_(worker_ids)
     )
     return {worker_id: job_id for worker_id, job_id in session.execute(statement) if worker_id}
 
