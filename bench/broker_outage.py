@@ -97,7 +97,7 @@ def measure(service: Service, broker: Broker, how: str, arguments: argparse.Name
     returned_at = datetime.now(UTC)
     wait_until_ended(service, 3 + arguments.requests)
     first_s, last_s = waited(service, returned_at, arguments.requests)
-    p99 = statistics.quantiles(times_ms, n=100)[98]
+    p99 = statistics.quantiles(times_ms, n=100, method="inclusive")[98]
     return (
         f"{how:14s}{statistics.median(times_ms):8.0f}{p99:8.0f}{max(times_ms):8.0f}"
         f"{first_s:13.1f}{last_s:12.1f}"
