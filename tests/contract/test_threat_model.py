@@ -58,7 +58,7 @@ def test_tests_pass_with_all_defences() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @in_each_row
 def test_test_fails_without_its_defence(threat: Threat) -> None:
     assert is_needed(threat)
