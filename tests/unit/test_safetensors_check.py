@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.domain.errors import UnsafeModelFormat
@@ -215,6 +215,7 @@ def test_every_well_formed_file_is_accepted(shapes: dict[str, list[int]]) -> Non
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**50))
+@example(1000, 108)
 def test_length_that_is_only_claimed_is_never_read(claimed: int, size: int) -> None:
     data = claimed.to_bytes(8, "little") + bytes(100)
     asked: list[int] = []
