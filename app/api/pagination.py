@@ -21,7 +21,9 @@ PAGE_FIELDS = frozenset({"limit", "cursor"})
 class HasId(Protocol):
     """A row that pages are ordered by."""
 
-    id: Any
+    @property
+    def id(self) -> Any:
+        """The id that a cursor names."""
 
 
 RowT = TypeVar("RowT", bound=HasId)
