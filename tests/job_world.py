@@ -52,7 +52,7 @@ from workers.runtime.scratch import ScratchLayout
 from workers.slot import SlotFacts, WorkerSlot
 
 MAX_RUNNING = 2
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 2
 WORKERS = 3
 METHODS = load_registry([FAKE])
 SETTINGS = Settings(_env_file=None)
