@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # One torch thread per test process; pytest starts two of them.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-slow check format reference clean
+.PHONY: help setup demo test test-slow soak load check format reference clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,13 @@ test: $(STAMP) ## Run the suite (own PostgreSQL, Redis and S3 servers)
 
 test-slow: $(STAMP) ## Run the long tests: kills at every point, big models
 	$(BIN)/python -m pytest -m slow --timeout 900
+
+soak: $(STAMP) ## A thousand jobs while processes are killed; writes docs/soak.md
+	$(BIN)/python -m bench.soak --jobs 1000 --deployment production --write
+	$(BIN)/python -m bench.soak --jobs 1000 --deployment embedded --write
+
+load: $(STAMP) ## Ten thousand queued jobs, 200 streams; writes docs/load.md
+	$(BIN)/python -m bench.load --write
 
 check: $(STAMP) ## Lint, types, layers
 	$(BIN)/ruff format --check .
