@@ -24,7 +24,7 @@ WITHOUT_JSON_ANSWER = {
     "getDownload",
     "getServiceMetrics",
 }
-VERBS = "create|list|pause|resume|get|update|delete|cancel|retry|estimate|revoke|drain|rotate|set|collect"
+VERBS = "create|list|get|update|delete|pause|resume|cancel|retry|estimate|revoke|rotate|drain|set|collect"
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,7 @@ def find_worker(session: Session, worker_id: UUID) -> Worker | None:
 
 def jobs_of_workers(session: Session, worker_ids: Sequence[UUID]) -> dict[UUID, UUID]:
     """Tell which job each of these workers holds at present."""
-    statement = sa.select(Job.worker_id, Job.id).where(
-        IS_LEASED, Job.worker_id.in_(worker_ids)
-    )
+    statement = sa.select(Job.worker_id, Job.id).where(IS_LEASED, Job.worker_id.in_(worker_ids))
     return {worker_id: job_id for worker_id, job_id in session.execute(statement) if worker_id}
 
 
