@@ -24,7 +24,10 @@ WITHOUT_JSON_ANSWER = {
     "getDownload",
     "getServiceMetrics",
 }
-VERBS = "create|list|get|update|delete|pause|resume|cancel|retry|estimate|revoke|rotate|drain|set|collect"
+VERBS = (
+    "create|list|get|update|delete|set|collect|estimate"
+    "|pause|resume|cancel|retry|revoke|rotate|drain"
+)
 
 
 @pytest.fixture(scope="module")
