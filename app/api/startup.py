@@ -26,6 +26,7 @@ from app.services.model_intake import IntakeSettings
 from app.services.secrets import box_of
 from app.settings import Settings
 from app.storage.objects import ObjectStore
+from app.storage.s3 import PROMPT
 
 
 @contextmanager
@@ -47,8 +48,9 @@ def open_runtime(
         database = Database(settings.resolved_database_url)
         stack.callback(database.dispose)
         require_current(database)
-        store = store_of(settings)
-        collector = Collector(database, store, on_freed=GcMetrics(registry).observe)
+        store = store_of(settings, patience=PROMPT)
+        # Its thread may wait: a store that is slow to delete must not stop it half way.
+        collector = Collector(database, store_of(settings), on_freed=GcMetrics(registry).observe)
         hub = stack.enter_context(hub_of(settings))
         cache_keeper = HubCacheKeeper(settings.hub_cache_dir, settings.hub_cache_max_bytes)
         cache_keeper.start()

@@ -25,7 +25,7 @@ from app.storage.local_files import (
     unfinished_files,
     write_durably,
 )
-from app.storage.s3 import S3Location
+from app.storage.s3 import PATIENT, Patience, S3Location
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
@@ -125,6 +125,7 @@ def open_store(
     access_key_id: str | None = None,
     secret_access_key: str | None = None,
     force_path_style: bool = False,
+    patience: Patience = PATIENT,
 ) -> ObjectStore:
     """Open the store at `file:///directory` or `s3://bucket/prefix`, without touching it yet.
 
@@ -145,6 +146,7 @@ def open_store(
         access_key_id=access_key_id,
         secret_access_key=secret_access_key,
         force_path_style=force_path_style,
+        patience=patience,
     )
     return ObstoreStore(location.connect)
 

@@ -10,6 +10,29 @@ if TYPE_CHECKING:
 MAX_RETRIES = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a silent or failing bucket is waited for, for each request.
+
+    Parameters
+    ----------
+    read_timeout_s
+        Silence that ends a try; also in the middle of an answer.
+    max_retries, retry_timeout_s
+        No try begins after that many more, nor after that time.
+    """
+
+    read_timeout_s: float
+    max_retries: int
+    retry_timeout_s: float
+
+
+# A transfer of an attempt: minutes are nothing beside the work that would be lost.
+PATIENT = Patience(read_timeout_s=60, max_retries=MAX_RETRIES, retry_timeout_s=120)
+# A thread of the API: after about ten seconds its client had better be told to come again.
+PROMPT = Patience(read_timeout_s=5, max_retries=2, retry_timeout_s=5)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Location:
     """Where a bucket is and how to get in; nothing is loaded or opened before `connect`."""
@@ -21,6 +44,7 @@ class S3Location:
     access_key_id: str | None
     secret_access_key: str | None = field(repr=False)
     force_path_style: bool
+    patience: Patience = PATIENT
 
     def connect(self) -> "S3Store":
         """Make the client."""
@@ -34,13 +58,13 @@ class S3Location:
                 "allow_http": (self.endpoint_url or "").startswith("http://"),
                 # Silence ends a request, length does not: a download may take hours.
                 "connect_timeout": timedelta(seconds=5),
-                "read_timeout": timedelta(seconds=60),
+                "read_timeout": timedelta(seconds=self.patience.read_timeout_s),
                 "timeout": timedelta(days=1),
             },
             retry_config={
                 # Waits grow from 0.1 s by powers of two, each with jitter.
-                "max_retries": MAX_RETRIES,
-                "retry_timeout": timedelta(minutes=2),
+                "max_retries": self.patience.max_retries,
+                "retry_timeout": timedelta(seconds=self.patience.retry_timeout_s),
             },
         )
 

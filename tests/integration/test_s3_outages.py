@@ -1,15 +1,23 @@
 """The store on a real S3 server whose answers fail at each step: all of the bytes, or an error."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
+from pydantic import SecretStr
 
+from app.api.startup import open_runtime
+from app.db.schema import upgrade
+from app.db.session import Database
 from app.domain.errors import StorageUnavailable
+from app.metrics import HttpMetrics
+from app.settings import Settings
 from app.storage import objects
 from app.storage.blobs import BlobCorrupt, BlobRef, fetch_file
 from app.storage.objects import ObjectMissing, ObjectStore, open_store
-from app.storage.s3 import MAX_RETRIES
+from app.storage.s3 import MAX_RETRIES, PATIENT, Patience
 from tests.s3_gateway import Fault, S3Relay, Step, relayed_s3
 from tests.server_addresses import S3Address
 
@@ -38,7 +46,9 @@ def large(tmp_path: Path) -> Path:
     return path
 
 
-def open_at(address: S3Address, bucket: str, *, secret: str | None = None) -> ObjectStore:
+def open_at(
+    address: S3Address, bucket: str, *, secret: str | None = None, patience: Patience = PATIENT
+) -> ObjectStore:
     return open_store(
         bucket,
         endpoint_url=address.endpoint_url,
@@ -46,6 +56,7 @@ def open_at(address: S3Address, bucket: str, *, secret: str | None = None) -> Ob
         access_key_id=address.access_key_id,
         secret_access_key=secret or address.secret_access_key,
         force_path_style=True,
+        patience=patience,
     )
 
 
@@ -168,3 +179,52 @@ def test_a_flipped_byte_is_found_when_it_is_read(store: ObjectStore, tmp_path: P
     assert not (tmp_path / "read").exists()
     with pytest.raises(ObjectMissing):
         fetch_file(store, BlobRef(ref.sha256, 4, "b"), tmp_path / "read")
+
+
+@pytest.mark.parametrize("call", ["read", "write"])
+def test_a_silent_store_is_waited_for_as_long_as_the_caller_has_time(
+    relay: S3Relay, s3_bucket: str, call: str
+) -> None:
+    hurried = Patience(read_timeout_s=0.2, max_retries=100, retry_timeout_s=0.5)
+    store = open_at(relay.address, s3_bucket, patience=hurried)
+    store.put_bytes("a", b"data")
+    relay.fail("get", "silent", times=ALWAYS)
+    relay.fail("put", "silent", times=ALWAYS)
+
+    with pytest.raises(StorageUnavailable):
+        store.get_range("a", 0, 4) if call == "read" else store.put_bytes("a", b"data")
+
+    # The time ends it, not the number of tries.
+    assert relay.count("get" if call == "read" else "put") < 10
+
+
+@pytest.mark.slow
+def test_the_api_gives_up_on_a_silent_store_within_seconds(
+    relay: S3Relay, s3_bucket: str, tmp_path: Path
+) -> None:
+    settings = Settings(
+        home=tmp_path,
+        store_url=s3_bucket,
+        s3_endpoint_url=relay.address.endpoint_url,
+        s3_region=relay.address.region,
+        s3_access_key_id=SecretStr(relay.address.access_key_id),
+        s3_secret_access_key=SecretStr(relay.address.secret_access_key),
+        s3_force_path_style=True,
+    )
+    database = Database(settings.resolved_database_url, answer_timeout_s=None)
+    upgrade(database)
+    database.dispose()
+    registry = CollectorRegistry()
+    with open_runtime(settings, registry, HttpMetrics(registry), maintenance=False) as runtime:
+        assert runtime.readiness.current().store
+        relay.fail("put", "silent", times=ALWAYS)
+        relay.fail("get", "silent", times=ALWAYS)
+        began = time.monotonic()
+
+        with pytest.raises(StorageUnavailable):
+            runtime.context.store.get_range("health/probe", 0, 2)
+        runtime.readiness.run_once()
+
+        assert not runtime.readiness.current().store
+        # Two calls; with the patience of a worker each takes at least a minute.
+        assert time.monotonic() - began < 60

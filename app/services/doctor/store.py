@@ -10,6 +10,7 @@ from app.services.connections import store_of
 from app.services.doctor.findings import Finding, ok, problem, warning
 from app.settings import Settings
 from app.storage.objects import ObjectMissing, ObjectStore
+from app.storage.s3 import PROMPT
 
 _PROBE = b"evenhand doctor"
 # S3 refuses requests that are 15 minutes off; links are signed by our clock.
@@ -45,7 +46,7 @@ def check_store(settings: Settings) -> Iterator[Finding]:
     """Put, get and delete a probe."""
     url = mask_passwords(settings.resolved_store_url)
     try:
-        store = store_of(settings)
+        store = store_of(settings, patience=PROMPT)
     except ValueError as exc:
         yield problem(f"DEBIAS_STORE_URL cannot be used: {exc}.", "Correct it.")
         return
