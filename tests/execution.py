@@ -213,14 +213,18 @@ class Workshop:
         self.folder = folder
         self.models = folder / "models"
         write_tiny_model(self.models / "tiny")
-        intake = IntakeSettings(
-            models_dir=self.models, hub=None, cache_dir=folder / "cache", hub_orgs=()
-        )
-        self.pinned = dict(inspect_source(PathSource("tiny"), settings=intake).pinned)
+        self.pin("tiny")
         (folder / "objects").mkdir()
         self.store: ObjectStore = open_store(f"file://{folder / 'objects'}")
         self.worker = add_worker(database)
         self._scratch = (folder / f"scratch-{number}" for number in itertools.count())
+
+    def pin(self, name: str) -> None:
+        """Have the next jobs work on the model of this folder below `models`."""
+        intake = IntakeSettings(
+            models_dir=self.models, hub=None, cache_dir=self.folder / "cache", hub_orgs=()
+        )
+        self.pinned = dict(inspect_source(PathSource(name), settings=intake).pinned)
 
     def queue(
         self, project_id: UUID, *, outputs: dict[str, Any] | None = None, **config: Any

@@ -222,7 +222,8 @@ def _inspect_hub(
 ) -> InspectedModel:
     intake = context.intake
     if intake.hub is not None:
-        hub = hub_of_project(intake.hub, context.database, context.secrets, principal.project_id)
+        with context.database.read() as session:
+            hub = hub_of_project(intake.hub, session, context.secrets, principal.project_id)
         intake = replace(intake, hub=hub)
     return inspect_source(HubSource(repo_id, revision), settings=intake)
 

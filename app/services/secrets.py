@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from sqlalchemy.orm import Session
+
 from app.db.repositories.secrets import SecretRepository
-from app.db.session import Database
 from app.db.tables import ProjectSecret
 from app.db.uow import UnitOfWork
 from app.domain.audit import AuditAction
@@ -67,7 +68,7 @@ def delete_secret(u: UnitOfWork, name: str) -> None:
 
 
 def hub_of_project(
-    hub: HubClient, database: Database, box: SecretBox | None, project_id: UUID
+    hub: HubClient, session: Session, box: SecretBox | None, project_id: UUID
 ) -> HubClient:
     """Return a client that reads the hub as the project may: with its own token if it has one.
 
@@ -80,8 +81,7 @@ def hub_of_project(
     Unavailable
         When this process has no key at all.
     """
-    with database.read() as session:
-        row = SecretRepository(session, project_id).get(SecretName.HUB_TOKEN)
+    row = SecretRepository(session, project_id).get(SecretName.HUB_TOKEN)
     if row is None:
         return hub
     token = _usable(box).open(row.ciphertext, project_id=project_id, name=row.name)

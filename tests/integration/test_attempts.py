@@ -1,11 +1,14 @@
 import hashlib
 import json
+import threading
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
+from safetensors.numpy import load_file, save_file
 
 from app.catalog.registry import MethodRegistry
 from app.db.session import Database
@@ -38,6 +41,7 @@ from workers.attempt.services import EXIT_FENCED
 from workers.runtime.context import Context, PhaseOutput
 from workers.tasks import JobRunner
 from workers.testkit.fake_method import Engine
+from workers.testkit.models import write_tiny_model
 
 ARTIFACTS = {
     "checkpoint/config.json",
@@ -474,3 +478,61 @@ def test_a_low_disk_gives_the_job_back_without_claiming_it(
     assert not ran
     assert (job.status, job.attempt, job.dispatched_at) == ("queued", 0, None)
     assert job.run_after > job.queued_at
+
+
+def test_weights_that_are_no_numbers_are_a_warning(workshop: Workshop, project: UUID) -> None:
+    damaged = workshop.models / "damaged"
+    write_tiny_model(damaged)
+    weights = load_file(damaged / "model.safetensors")
+    name = sorted(weights)[0]
+    weights[name].flat[0] = np.nan
+    save_file(weights, damaged / "model.safetensors")
+    workshop.pin("damaged")
+    job_id = workshop.queue(project)
+
+    workshop.run_next()
+
+    job = read_job(workshop.database, job_id)
+    warnings = [w for w in job.result["warnings"] if w["code"] == "nonfinite_weights"]
+    assert (job.status, len(warnings)) == ("succeeded", 1)
+    assert warnings[0]["message"].startswith("1 weights of the model are NaN or infinite, in 1 ")
+    assert name in warnings[0]["message"]
+    assert [
+        event.level
+        for event in read_events(workshop.database, job_id)
+        if event.data.get("code") == "nonfinite_weights"
+    ] == ["warning"]
+
+
+def test_a_database_that_is_away_while_the_model_is_fetched_ends_no_job(
+    workshop: Workshop, project: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = workshop.queue(project)
+    workshop.run_next()
+    files = [
+        {"path": a.name.removeprefix("checkpoint/"), "size": a.size_bytes, "sha256": a.sha256}
+        for a in rows(workshop.database, Artifact, first)
+        if a.name.startswith("checkpoint/")
+    ]
+    workshop.pinned = {"type": "version", "version_id": "mv_any", "files": files}
+    job_id = workshop.queue(project)
+    engine, failures = workshop.database.engine, iter(range(3))
+    read, connect = workshop.store.get_range, engine.raw_connection
+
+    def connect_at_times() -> sa.PoolProxiedConnection:
+        # The heartbeat of another thread has means of its own.
+        if threading.current_thread() is threading.main_thread():
+            for _ in failures:
+                raise sa.exc.OperationalError("SELECT", {}, Exception("away"))
+        return connect()
+
+    def read_before_the_outage(key: str, start: int, end: int) -> bytes:
+        monkeypatch.setattr(engine, "raw_connection", connect_at_times)
+        return read(key, start, end)
+
+    monkeypatch.setattr(workshop.store, "get_range", read_before_the_outage)
+
+    workshop.run_next()
+
+    assert next(failures, None) is None
+    assert read_job(workshop.database, job_id).status == "succeeded"

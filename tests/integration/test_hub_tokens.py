@@ -61,7 +61,8 @@ class Service:
             delete_secret(u, "hub_token")
 
     def hub_of(self, project_id: UUID) -> HubClient:
-        return hub_of_project(self.client, self.database, self.box, project_id)
+        with self.database.read() as session:
+            return hub_of_project(self.client, session, self.box, project_id)
 
     def inspect(self, project_id: UUID, revision: str = "main") -> InspectedModel:
         """What the API does at POST."""

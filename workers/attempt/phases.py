@@ -25,6 +25,7 @@ from app.domain.sources import PinnedModel
 from app.domain.specs import ResolvedSpec
 from app.domain.states import Phase
 from app.integrations.hub import HubClient
+from app.security.strict_json import printable
 from app.services.secrets import hub_of_project
 from workers.attempt.context import AttemptContext, EngineInputs
 from workers.attempt.journal import Journal
@@ -34,12 +35,15 @@ from workers.attempt.publish import write_evaluations
 from workers.attempt.services import AttemptServices, blob_reader
 from workers.fetch import fetch_model
 from workers.heartbeat import Activity, StopSwitch
+from workers.models.nonfinite import find_nonfinite
 from workers.runtime.context import Engine, MethodResult, PhaseOutput, Stopped
 from workers.runtime.results import early_rows, write_manifest
 from workers.runtime.scratch import ScratchLayout
 
 RESOLVED_SPEC_NAME = "resolved_spec.json"
 REQUEST_NAME = "request.json"
+# Of the tensors with damaged weights; a damaged model may have thousands.
+NAMED_TENSORS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class PhaseRunner:
         engine = _load_engine(method)
         points = self._points(method)
         context = self._context(method, points, self._fetch())
+        self._warn_of_nonfinite_weights()
 
         before = self._evaluate_before(engine, context, points)
         # Its output is not kept: the files that belong to it are made anew in any case.
@@ -174,8 +179,9 @@ class PhaseRunner:
         return found
 
     def _fetch(self) -> list[FileFact]:
-        services = self._services
-        read_blob = blob_reader(services.database, services.store, self._claim.project_id)
+        read_blob = blob_reader(
+            self._controls.journal, self._services.store, self._claim.project_id
+        )
 
         def show(done: int, total: int) -> None:
             self._controls.activity.touch()
@@ -189,9 +195,30 @@ class PhaseRunner:
             on_progress=show,
         )
 
+    def _warn_of_nonfinite_weights(self) -> None:
+        activity = self._controls.activity
+        found = find_nonfinite(
+            self._layout.model,
+            should_stop=self._controls.switch.is_set,
+            on_bytes=lambda _count: activity.touch(),
+        )
+        if not found.count:
+            return
+        first = ", ".join(printable(name) for name in found.tensors[:NAMED_TENSORS])
+        more = len(found.tensors) - NAMED_TENSORS
+        self._controls.journal.warn(
+            "nonfinite_weights",
+            f"{found.count} weights of the model are NaN or infinite, in {len(found.tensors)} of "
+            f"its tensors: {first}{f' and {more} more' if more > 0 else ''}. What is computed with "
+            "them is no number either: use an undamaged copy of the model.",
+        )
+
     def _hub_of_project(self, hub: HubClient) -> HubClient:
-        services = self._services
-        return hub_of_project(hub, services.database, services.secrets, self._claim.project_id)
+        box, project_id = self._services.secrets, self._claim.project_id
+        journal = self._controls.journal
+        return journal.patiently(
+            lambda: journal.read(lambda session: hub_of_project(hub, session, box, project_id))
+        )
 
     def _points(self, method: MethodDescriptor) -> PointStore:
         return PointStore(

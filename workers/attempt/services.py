@@ -19,7 +19,7 @@ from app.domain.errors import Gone
 from app.domain.ids import IdPrefix, format_id
 from app.security.secrets import SecretBox
 from app.storage.objects import ObjectStore
-from workers.attempt.journal import UNREACHABLE
+from workers.attempt.journal import UNREACHABLE, Journal
 from workers.fetch import FetchSources
 
 log = structlog.get_logger()
@@ -60,13 +60,14 @@ def project_key(project_id: UUID) -> str:
 
 
 def blob_reader(
-    database: Database, store: ObjectStore, project_id: UUID
+    journal: Journal, store: ObjectStore, project_id: UUID
 ) -> Callable[[str, int, int], bytes]:
     """Read ranges of the project's blobs, for models that earlier jobs made."""
 
     def read(sha256: str, start: int, end: int) -> bytes:
-        with database.read() as session:
-            key = blob_key_of(session, project_id, sha256)
+        key = journal.patiently(
+            lambda: journal.read(lambda session: blob_key_of(session, project_id, sha256))
+        )
         if key is None:
             raise Gone("The files of this model version were deleted by retention.")
         return store.get_range(key, start, end)

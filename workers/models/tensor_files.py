@@ -108,11 +108,11 @@ def open_checkpoint(folder: Path) -> CheckpointFiles:
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         if (folder / SINGLE_WEIGHTS).is_file():
-            return CheckpointFiles(folder, config, (_open_shard(folder / SINGLE_WEIGHTS),), None)
+            return CheckpointFiles(folder, config, (open_shard(folder / SINGLE_WEIGHTS),), None)
         raw = (folder / WEIGHTS_INDEX).read_bytes()
         present = {path.name for path in folder.iterdir()}
         names = read_index(raw, name=WEIGHTS_INDEX, present=present).files
-        shards = tuple(_open_shard(folder / name) for name in names)
+        shards = tuple(open_shard(folder / name) for name in names)
     except UnsafeModelFormat as exc:
         raise _damaged(exc.detail) from exc
     except (FileNotFoundError, json.JSONDecodeError) as exc:
@@ -128,7 +128,8 @@ def _damaged(message: str) -> JobFailure:
     )
 
 
-def _open_shard(path: Path) -> Shard:
+def open_shard(path: Path) -> Shard:
+    """Read the header of one file, checked; UnsafeModelFormat where it is damaged."""
     with path.open("rb") as file:
 
         def read(start: int, end: int) -> bytes:
