@@ -8,6 +8,7 @@ from app.catalog.registry import MethodRegistry
 from app.db.events import append_event
 from app.db.repositories.jobs import JobFilters, ListedJob
 from app.db.repositories.outputs import drop_points
+from app.db.repositories.tallies import remember_finished
 from app.db.tables import Job
 from app.db.transition import create_job as insert_job
 from app.db.transition import transition
@@ -174,6 +175,7 @@ def retry_job(u: UnitOfWork, job_id: UUID, request: RetryJobRequest, settings: S
         "restart_from": request.from_,
         **changes,
     }
+    remember_finished(u.session, job_id)
     transition(u.session, job_id, status, JobStatus.QUEUED, Actor.API, now=u.now, values=values)
     _audit(u, AuditAction.JOB_RETRIED, job, status=status)
     return u.jobs.refresh(job)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from app.db.repositories import operations
+from app.db.repositories import operations, tallies
 from app.db.session import Database
 
 
@@ -31,16 +31,16 @@ def _jobs(session: Session, now: datetime) -> Iterator[Sample]:
     for status, name, count in operations.count_jobs(session):
         labels = {"status": status, "device_class": name}
         yield Sample("debias_jobs", "Jobs by status.", count, labels)
-    for method, status, error, count in operations.count_finished(session):
-        labels = {"method": method, "status": status, "error": error or ""}
-        yield Sample("debias_jobs_finished_total", "Finished jobs.", count, labels)
+    for ended in tallies.count_finished(session):
+        labels = {"method": ended.method, "status": ended.outcome, "error": ended.error}
+        yield Sample("debias_jobs_finished_total", "Finished jobs.", ended.count, labels)
     oldest = operations.oldest_queued(session)
     age = _age_s(oldest, now)
     yield Sample("debias_queue_oldest_age_seconds", "Age of the oldest queued job.", age)
 
 
 def _attempts(session: Session) -> Iterator[Sample]:
-    outcomes = operations.count_outcomes(session)
+    outcomes = tallies.count_outcomes(session)
     for outcome, count in outcomes.items():
         yield Sample(
             "debias_attempts_total", "Ended attempts by outcome.", count, {"outcome": outcome}

@@ -50,6 +50,7 @@ def upgrade() -> None:
     _allow_blob_states("stored", "deleting", "deleted")
     _create_audit_log()
     _create_project_secrets()
+    _create_tallies()
     op.create_index(
         "ix_jobs_counts",
         "jobs",
@@ -76,6 +77,7 @@ def downgrade() -> None:
     op.drop_index("ix_jobs_dispatched", table_name="jobs")
     op.drop_index("ix_jobs_queue", table_name="jobs")
     _create_partial_index("ix_jobs_claim", OLD_QUEUE_ORDER, QUEUED)
+    op.drop_table("tallies")
     op.drop_table("project_secrets")
     op.drop_table("audit_log")
     # The old release calls bytes that are gone by the name it has for those that are going.
@@ -143,4 +145,16 @@ def _create_project_secrets() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_project_secrets")),
         sa.UniqueConstraint("project_id", "name", name=op.f("uq_project_secrets_project_id_name")),
+    )
+
+
+def _create_tallies() -> None:
+    op.create_table(
+        "tallies",
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("method", sa.String(length=64), nullable=False),
+        sa.Column("outcome", sa.String(length=24), nullable=False),
+        sa.Column("error", sa.String(length=64), nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("kind", "method", "outcome", "error", name=op.f("pk_tallies")),
     )

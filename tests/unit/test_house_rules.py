@@ -51,6 +51,7 @@ SERVICE_WIDE = {
     "workers.py",
     "blobs.py",
     "retention.py",
+    "tallies.py",
     "inventory.py",
 }
 

@@ -14,13 +14,11 @@ from app.db.tables import (
     IS_QUEUED,
     Blob,
     Job,
-    JobAttempt,
     JobLogChunk,
     OutboxMessage,
     Project,
     Worker,
 )
-from app.domain.states import TERMINAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +48,6 @@ def count_jobs(session: Session) -> list[tuple[str, str, int]]:
         .group_by(Job.status, Job.device_class)
     )
     return [(status, name, count) for status, name, count in session.execute(statement)]
-
-
-def count_finished(session: Session) -> list[tuple[str, str, str | None, int]]:
-    """Count finished jobs, deleted ones too, by method, status and error code."""
-    error = Job.error["code"].as_string()
-    statement = (
-        sa.select(Job.method, Job.status, error, sa.func.count())
-        .where(Job.status.in_(TERMINAL))
-        .group_by(Job.method, Job.status, error)
-    )
-    return [(method, status, code, n) for method, status, code, n in session.execute(statement)]
 
 
 def oldest_queued(session: Session) -> datetime | None:
@@ -94,16 +81,6 @@ def queue_depths(session: Session) -> dict[str, QueueDepth]:
         queued, dispatched, oldest = waiting.get(name, (0, 0, None))
         depths[name] = QueueDepth(queued, dispatched, running.get(name, 0), oldest)
     return depths
-
-
-def count_outcomes(session: Session) -> dict[str, int]:
-    """Count ended attempts by outcome."""
-    statement = (
-        sa.select(JobAttempt.outcome, sa.func.count())
-        .where(JobAttempt.outcome.is_not(None))
-        .group_by(JobAttempt.outcome)
-    )
-    return {str(outcome): count for outcome, count in session.execute(statement)}
 
 
 def outbox_backlog(session: Session) -> tuple[int, datetime | None]:

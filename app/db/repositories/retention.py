@@ -11,6 +11,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from app.db.base import Identified
 from app.db.repositories.blobs import Condition, JobCondition
+from app.db.repositories.tallies import remember_ended
 from app.db.tables import (
     Artifact,
     EvaluationResult,
@@ -297,6 +298,7 @@ def purge_jobs(session: Session, horizon: Horizon, *, limit: int) -> int:
         .with_for_update(skip_locked=True)
     )
     job_ids = list(chosen.scalars())
+    remember_ended(session, job_ids)
     _delete_files(session, job_ids)
     unnamed = sa.and_(ModelVersion.created_by_job_id.in_(job_ids), ModelVersion.model_id.is_(None))
     session.execute(sa.delete(ModelVersion).where(unnamed))

@@ -13,7 +13,7 @@ from app.db.tables.jobs import (
     MetricPoint,
 )
 from app.db.tables.models import Blob, Model, ModelFile, ModelVersion
-from app.db.tables.operations import OutboxMessage, Worker
+from app.db.tables.operations import OutboxMessage, Tally, Worker
 from app.db.tables.projects import (
     ApiKey,
     AuditEntry,
@@ -43,5 +43,6 @@ __all__ = [
     "OutboxMessage",
     "Project",
     "ProjectSecret",
+    "Tally",
     "Worker",
 ]

@@ -58,3 +58,15 @@ class Worker(Identified, Base):
     drain_requested: Mapped[bool] = mapped_column(sa.Boolean, server_default=sa.false())
     current_job_id: Mapped[UUID | None] = mapped_column(sa.Uuid)
     last_seen_at: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class Tally(Base):
+    """How many ended jobs or attempts there were whose rows are gone; see the repository."""
+
+    __tablename__ = "tallies"
+
+    kind: Mapped[str] = mapped_column(sa.String(16), primary_key=True)
+    method: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    outcome: Mapped[str] = mapped_column(sa.String(STATUS_LENGTH), primary_key=True)
+    error: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    count: Mapped[int] = mapped_column(sa.BigInteger)
