@@ -74,10 +74,8 @@ class Relay:
         return len(messages)
 
     def _claim(self) -> list[Message]:
-        with self._database.read() as session:
-            # On an idle service, a look without SQLite's write lock.
-            if not self._due(session, self._database.now(session), 1):
-                return []
+        if self._database.is_sqlite and not self._any_due():
+            return []  # an idle service does not take the lock of all writers
         with self._database.write() as session:
             now = self._database.now(session)
             rows = self._due(session, now, BATCH_SIZE)
@@ -88,6 +86,10 @@ class Relay:
                 Message(row.id, row.topic, row.aggregate_id, row.payload, row.attempts)
                 for row in rows
             ]
+
+    def _any_due(self) -> bool:
+        with self._database.read() as session:
+            return bool(self._due(session, self._database.now(session), 1))
 
     def _due(self, session: Session, now: datetime, limit: int) -> list[OutboxMessage]:
         statement = (

@@ -31,22 +31,19 @@ class IdempotencyRepository:
         """Take a key for this transaction; None when somebody else has it.
 
         The unique index decides between concurrent first requests: the second waits here until
-        the first has committed or rolled back.
+        the first has committed or rolled back. An expired row gives way.
         """
-        self._session.execute(
-            sa.delete(IdempotencyKey).where(
-                IdempotencyKey.project_id == self._project_id,
-                IdempotencyKey.key == key,
-                IdempotencyKey.expires_at <= now,
-            )
-        )
-        values = {"project_id": self._project_id, "key": key, "created_at": now, **columns}
+        columns |= {"created_at": now, "status_code": 0, "response": {}}
         is_sqlite = self._session.get_bind().dialect.name == "sqlite"
         insert = sqlite.insert if is_sqlite else postgresql.insert
         statement = (
             insert(IdempotencyKey)
-            .values(**values, status_code=0, response={})
-            .on_conflict_do_nothing(index_elements=["project_id", "key"])
+            .values(project_id=self._project_id, key=key, **columns)
+            .on_conflict_do_update(
+                index_elements=["project_id", "key"],
+                set_=columns | {"location": None, "resource_id": None},
+                where=IdempotencyKey.expires_at <= now,
+            )
             .returning(IdempotencyKey.id)
         )
         return self._session.execute(statement).scalar_one_or_none()
