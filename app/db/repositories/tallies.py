@@ -6,6 +6,7 @@ ended: what they counted for is kept as a number, in the transaction that takes 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -14,6 +15,8 @@ from sqlalchemy.orm import Session
 from app.db.repositories.upsert import insert_into
 from app.db.tables import Job, JobAttempt, Tally
 from app.domain.states import TERMINAL
+
+Counts = sa.Select[Any, Any, Any, int]
 
 _JOBS, _ATTEMPTS = "jobs", "attempts"
 # In the text: as a parameter, PostgreSQL would not see that it groups by what it selects.
@@ -51,7 +54,7 @@ def remember_finished(session: Session, job_id: UUID) -> None:
     _add(session, _JOBS, _finished(Job.id == job_id))
 
 
-def _finished(*which: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, int]]:
+def _finished(*which: sa.ColumnElement[bool]) -> Counts:
     error = sa.func.coalesce(Job.error["code"].as_string(), _NOTHING)
     return (
         sa.select(
@@ -65,7 +68,7 @@ def _finished(*which: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, 
     )
 
 
-def _ended_attempts(*which: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str, str, int]]:
+def _ended_attempts(*which: sa.ColumnElement[bool]) -> Counts:
     return (
         sa.select(
             _NOTHING.label("method"),
@@ -78,9 +81,7 @@ def _ended_attempts(*which: sa.ColumnElement[bool]) -> sa.Select[tuple[str, str,
     )
 
 
-def _count(
-    session: Session, kind: str, present: sa.Select[tuple[str, str, str, int]]
-) -> list[EndedCount]:
+def _count(session: Session, kind: str, present: Counts) -> list[EndedCount]:
     gone = sa.select(Tally.method, Tally.outcome, Tally.error, Tally.count).where(
         Tally.kind == kind
     )
@@ -90,10 +91,10 @@ def _count(
     rows = session.execute(
         sa.select(method, outcome, error, sa.func.sum(count)).group_by(method, outcome, error)
     )
-    return [EndedCount(*labels, int(total)) for *labels, total in rows]
+    return [EndedCount(way, end, code, int(total)) for way, end, code, total in rows]
 
 
-def _add(session: Session, kind: str, counts: sa.Select[tuple[str, str, str, int]]) -> None:
+def _add(session: Session, kind: str, counts: Counts) -> None:
     # In one order everywhere: two transactions that add the same must not lock each other out.
     rows = session.execute(counts).all()
     for method, outcome, error, count in sorted(tuple(row) for row in rows):
