@@ -98,7 +98,14 @@ class ReadinessMonitor:
         return True
 
     def _run(self) -> None:
-        self.run_once()
+        self._check()
         self._checked.set()
         while not self._draining.wait(CHECK_PERIOD_S):
+            self._check()
+
+    def _check(self) -> None:
+        try:
             self.run_once()
+        except Exception:  # a dead thread would leave its last answer standing for ever
+            logger.exception("readiness_check_failed")
+            self._store_ok = False

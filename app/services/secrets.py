@@ -62,6 +62,7 @@ def delete_secret(u: UnitOfWork, name: str) -> None:
     NotFound
         When it is not set.
     """
+    u.project.lock()  # nor may it go between the look and the change of `set_secret`
     if not u.secrets.delete(_known(name)):
         raise NotFound(f"The secret {name} is not set in this project.")
     record(u, AuditAction.SECRET_DELETED, target=name)

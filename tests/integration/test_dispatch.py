@@ -4,6 +4,7 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
+from app.db.repositories.execution import dispatch_next
 from app.db.session import Database
 from app.db.tables import Job, Worker
 from app.db.transition import transition
@@ -258,3 +259,35 @@ def test_cancelling_a_dispatched_job_frees_its_slot(
 def project_of(database: Database, dispatched: tuple[UUID, int] | None) -> UUID:
     assert dispatched is not None
     return read_job(database, dispatched[0]).project_id
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_a_job_cancelled_while_it_is_picked_costs_nobody_the_round(database: Database) -> None:
+    project = make_project(database)
+    picked_first, next_in_line = (queue_job(database, project) for _ in range(2))
+    cancelled = []
+
+    def cancel(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "first.share" not in statement or cancelled:
+            return
+        cancelled.append(picked_first)
+        with database.write() as other:
+            transition(
+                other,
+                picked_first,
+                JobStatus.QUEUED,
+                JobStatus.CANCELLED,
+                Actor.API,
+                now=database.now(other),
+            )
+
+    sa.event.listen(database.engine, "after_cursor_execute", cancel)
+    try:
+        with database.write() as session:
+            found = dispatch_next(session, "cpu", now=database.now(session))
+    finally:
+        sa.event.remove(database.engine, "after_cursor_execute", cancel)
+
+    assert cancelled == [picked_first]
+    assert found is not None
+    assert found.job_id == next_in_line

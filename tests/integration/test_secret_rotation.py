@@ -1,12 +1,15 @@
 """`debias secrets`: everything under the first key, as often as one likes."""
 
+import threading
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
 from app.cli.secrets import print_check, print_rotation
+from app.db.repositories.secrets import SecretRepository
 from app.db.session import Database
 from app.db.tables import ProjectSecret
 from app.db.uow import unit_of_work
@@ -15,7 +18,7 @@ from app.security.scopes import ALL_SCOPES, Principal
 from app.security.secrets import SecretBox
 from app.services import secret_rotation
 from app.services.secret_rotation import count_secrets, rotate_secrets
-from app.services.secrets import set_secret
+from app.services.secrets import delete_secret, set_secret
 from app.settings import Settings
 from tests.fixtures.database import make_project
 
@@ -110,3 +113,33 @@ def test_commands_say_how_many(
 def test_commands_need_a_key(settings: Settings) -> None:
     with pytest.raises(Conflict, match="DEBIAS_SECRET_KEY"):
         print_check(settings.model_copy(update={"secret_key": None}))
+
+
+def test_a_secret_is_not_deleted_while_it_is_being_changed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project_id = keep(database, OLD)
+    principal = Principal(project_id, None, ALL_SCOPES)
+    began, change = threading.Event(), SecretRepository.change
+
+    def delete() -> None:
+        with unit_of_work(database, principal, write=True) as u:
+            began.set()
+            delete_secret(u, "hub_token")
+
+    deleter = threading.Thread(target=delete)
+
+    def change_late(self: SecretRepository, *args: Any, **options: Any) -> ProjectSecret:
+        deleter.start()
+        # Time enough to delete the row, were it not for the lock.
+        deleter.join(0.3)
+        return change(self, *args, **options)
+
+    monkeypatch.setattr(SecretRepository, "change", change_late)
+    with unit_of_work(database, principal, write=True) as u:
+        set_secret(u, SecretBox([NEW]), "hub_token", "another value")
+    deleter.join()
+
+    assert began.is_set()
+    with database.read() as session:
+        assert session.execute(sa.select(ProjectSecret)).all() == []

@@ -123,17 +123,20 @@ def dispatch_next(session: Session, device_class: str, *, now: datetime) -> Disp
 
     The counts by which projects share are fixed per statement, so that each slot takes one.
     """
-    picked = session.execute(_PICK_NEXT, {"device_class": device_class, "now": now})
-    job_id = picked.scalar_one_or_none()
-    if job_id is None:
-        return None
-    dispatch = session.execute(
-        sa.update(Job)
-        .where(Job.id == job_id)
-        .values(dispatched_at=now, dispatch=Job.dispatch + 1, published_at=None)
-        .returning(Job.dispatch)
-    ).scalar_one()
-    return DispatchedJob(job_id, dispatch, device_class)
+    while True:
+        picked = session.execute(_PICK_NEXT, {"device_class": device_class, "now": now})
+        job_id = picked.scalar_one_or_none()
+        if job_id is None:
+            return None
+        dispatch = session.execute(
+            sa.update(Job)
+            .where(Job.id == job_id, Job.status == JobStatus.QUEUED)
+            .values(dispatched_at=now, dispatch=Job.dispatch + 1, published_at=None)
+            .returning(Job.dispatch)
+        ).scalar_one_or_none()
+        # A job that was cancelled between the two statements is not picked again.
+        if dispatch is not None:
+            return DispatchedJob(job_id, dispatch, device_class)
 
 
 def live_workers(session: Session, *, seen_since: datetime) -> list[tuple[list[str], bool]]:
