@@ -33,6 +33,10 @@ OLD_QUEUE_ORDER = ["device_class", "run_after", "priority", "queued_at"]
 
 def upgrade() -> None:
     """Add columns, tables and indexes; nothing is moved."""
+    if op.get_bind().dialect.name == "postgresql":
+        # Whatever runs meanwhile locks its job first. Had this the other tables and waited for
+        # that one, they would end as a deadlock.
+        op.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
     with op.batch_alter_table("projects", schema=None) as batch_op:
         batch_op.add_column(sa.Column("max_storage_bytes", sa.BigInteger(), nullable=True))
         batch_op.add_column(sa.Column("max_gpu_s_per_day", sa.Integer(), nullable=True))
