@@ -1,6 +1,7 @@
 """The one task: claim a job and run an attempt at it."""
 
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -39,7 +40,8 @@ class JobRunner:
         needed = until_reachable(lambda: self._estimated_bytes(job_id), "claim", services=services)
         room = self._disk.room_for(needed)
         if not room.is_enough and not room.can_never_be:
-            self._give_back(job_id, dispatch, room)
+            give_back = partial(self._give_back, job_id, dispatch, room)
+            until_reachable(give_back, "give_back", services=services)
             return False
         claim = until_reachable(lambda: self._claim(job_id, dispatch), "claim", services=services)
         if claim is None:

@@ -156,6 +156,8 @@ class JobWatcher:
             self.run_once()
         except SQLAlchemyError as exc:
             logger.warning("watch_failed", error=str(exc))
+        except Exception:  # without this thread every open stream would fall silent
+            logger.exception("watch_failed")
 
 
 def _differing(

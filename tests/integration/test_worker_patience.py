@@ -11,6 +11,7 @@ from app.db.session import Database
 from tests.execution import Workshop, dispatch_one, read_attempts, read_job
 from tests.fixtures.database import make_project
 from workers.attempt.services import until_reachable
+from workers.disk import Room
 from workers.tasks import JobRunner
 
 AWAY = sa.exc.OperationalError("SELECT", {}, Exception("away"))
@@ -59,3 +60,24 @@ def test_nobody_waits_for_the_database_once_the_worker_is_gone(workshop: Worksho
 
     with pytest.raises(sa.exc.OperationalError):
         until_reachable(away, "test", services=workshop.services(is_orphaned=lambda: True))
+
+
+def test_a_job_without_room_is_given_back_although_the_database_is_away_at_that_moment(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id: UUID = workshop.queue(make_project(workshop.database))
+    dispatched = dispatch_one(workshop.database)
+    assert dispatched is not None
+    runner = JobRunner(workshop.services(scratch_min_free_bytes=2**60))
+    measure = runner._disk.room_for
+
+    def measure_and_lose_the_database(job_bytes: int = 0) -> Room:
+        failing_reads(workshop.database, 2, monkeypatch)
+        return measure(job_bytes)
+
+    monkeypatch.setattr(runner._disk, "room_for", measure_and_lose_the_database)
+
+    assert runner.run(*dispatched) is False
+
+    job = read_job(workshop.database, job_id)
+    assert (job.status, job.dispatched_at) == ("queued", None)
