@@ -1,6 +1,7 @@
 """Fixtures that every tier shares."""
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,13 @@ def shared_data() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return root / "data"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape lone surrogates in captured output: processes of pytest-xdist send UTF-8 only."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
