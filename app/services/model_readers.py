@@ -11,6 +11,7 @@ from typing import BinaryIO, Protocol
 import structlog
 
 from app.demo_models import DEMO_MODELS, DEMO_MODELS_DIR
+from app.domain.canonical import canonical_sha256
 from app.domain.errors import Finding, ModelNotFound, UriNotAllowed
 from app.domain.models import FileFact
 from app.integrations.hub import Deadline, HubClient, HubFile, RepoFile, RepoListing, is_commit
@@ -45,6 +46,10 @@ class ModelReader(Protocol):
     def mtimes_ns(self) -> Mapping[str, int]:
         """Time stamps of local files."""
 
+    @property
+    def content_key(self) -> str | None:
+        """Names these very bytes for all time and for everybody; None where nothing does."""
+
     def read(self, name: str, start: int, end: int) -> bytes:
         """Read the bytes of `name` from `start` up to, not including, `end`."""
 
@@ -56,6 +61,7 @@ class FolderReader:
         self._paths: dict[str, Path] = {}
         self.files: dict[str, FileFact] = {}
         self.mtimes_ns: dict[str, int] = {}
+        self.content_key: str | None = None
         root = root.resolve(strict=True)
         for entry in sorted(folder.iterdir()):
             if is_plain_name(entry.name):
@@ -104,6 +110,8 @@ class VersionReader:
     def __init__(self, files: Iterable[FileFact], read_blob: ReadBlob) -> None:
         self.files = {file.path: file for file in files}
         self.mtimes_ns: dict[str, int] = {}
+        # Read each time: whether the store still has all of it belongs to the answer.
+        self.content_key = None
         self._read_blob = read_blob
 
     def read(self, name: str, start: int, end: int) -> bytes:
@@ -132,6 +140,9 @@ class HubReader:
         self._cache = cache
         self._deadline = deadline
         self._heads: dict[str, bytes] = {}
+        # What is restricted is kept nowhere.
+        commit = f"{client.cache_scope} {repo_id}@{listing.commit}"
+        self.content_key = None if cache is None else commit
         self.mtimes_ns: dict[str, int] = {}
         self.files = {
             file.path: FileFact(file.path, self._size(file), file.sha256)
@@ -246,6 +257,7 @@ def open_demo(name: str) -> FolderReader:
         digest = _digest_of(folder / file.path, file.size_bytes, written_ns)
         reader.files[file.path] = dataclasses.replace(file, sha256=digest)
     reader.mtimes_ns.clear()
+    reader.content_key = canonical_sha256([[f.path, f.sha256] for f in reader.files.values()])
     return reader
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.demo_models import DEMO_MODELS, DEMO_MODELS_DIR
-from app.domain.errors import ModelNotFound, UnsafeModelFormat, UriNotAllowed
+from app.domain.errors import DebiasError, ModelNotFound, UnsafeModelFormat, UriNotAllowed
 from app.domain.models import FileFact
 from app.domain.sources import DemoSource, PathSource, VersionSource
 from app.services.model_intake import InspectedModel, IntakeSettings, inspect_source
@@ -204,3 +204,45 @@ def test_only_listed_demo_models_are_read(name: str) -> None:
         inspect_source(DemoSource(name), settings=IntakeSettings(Path("/nowhere")))
 
     assert [finding.pointer for finding in caught.value.findings] == ["/model/demo"]
+
+
+def test_demo_model_is_read_once_and_found_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = IntakeSettings(Path("/nowhere"))
+    first = inspect_source(DemoSource("tiny-llama"), settings=settings)
+    monkeypatch.setattr("app.services.model_intake._read_files", None)
+
+    again = inspect_source(DemoSource("tiny-llama"), settings=settings)
+
+    assert again == first
+
+
+def test_folder_that_may_change_is_read_each_time(models_dir: Path) -> None:
+    settings = IntakeSettings(Path("/nowhere"), models_dir=models_dir)
+    inspect_source(PathSource("tiny"), settings=settings)
+    (models_dir / "tiny" / "config.json").write_text("{}")
+
+    with pytest.raises(DebiasError):
+        inspect_source(PathSource("tiny"), settings=settings)
+
+
+def test_version_is_read_each_time_so_that_a_lost_blob_is_noticed() -> None:
+    files = llama_folder()
+    blobs = {hashlib.sha256(data).hexdigest(): data for data in files.values()}
+    facts = [
+        FileFact(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in files.items()
+    ]
+    settings = IntakeSettings(Path("/nowhere"))
+
+    def read() -> None:
+        inspect_source(
+            VersionSource("mv_1"),
+            settings=settings,
+            stored_files=facts,
+            read_blob=lambda digest, start, end: blobs[digest][start:end],
+        )
+
+    read()
+    blobs.clear()
+
+    with pytest.raises(KeyError):
+        read()
