@@ -114,7 +114,7 @@ def count_waiting_of_all(session: Session) -> int:
     jobs = sa.select(sa.func.count()).select_from(Job)
     pending = jobs.where(Job.status == JobStatus.PENDING, Job.deleted_at.is_(None))
     counts = jobs.where(IS_QUEUED).scalar_subquery() + pending.scalar_subquery()
-    return session.execute(sa.select(counts)).scalar_one()
+    return int(session.execute(sa.select(counts)).scalar_one())
 
 
 def find_project(session: Session, name: str) -> Project | None:
