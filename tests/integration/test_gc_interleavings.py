@@ -36,7 +36,7 @@ from workers.heartbeat import StopSwitch
 CONTENTS = (b"the one", b"the other one")
 WRITERS, COLLECTORS = ("writer 0", "writer 1", "writer 2"), ("collector 0", "collector 1")
 TO_THE_END = 100
-WRITER_STEPS, COLLECTOR_STEPS = 7, 20
+WRITER_STEPS, COLLECTOR_STEPS = 7, 21
 # Before them the collector looks at rows only.
 FIRST_BLOB_STEP = 10
 Moves = list[tuple[str, int]]

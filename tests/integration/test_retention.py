@@ -1,12 +1,14 @@
 """What retention frees and what it leaves, on jobs that were really run."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
+from app.db.repositories import blobs
 from app.db.session import Database
 from app.db.tables import Blob, Job, JobCheckpoint, ModelFile, ModelVersion, Project
 from app.dispatch.gc.collector import Collector
@@ -336,3 +338,32 @@ def test_the_check_names_what_is_lost_and_what_is_left_over(
     assert [orphan.split(" ")[1] for orphan in found.orphans] == [
         "p/prj_x/logs/job_x/att_x/stdout/1.ndjson.gz"
     ]
+
+
+def test_dead_bytes_are_looked_for_while_others_write_and_judged_anew(
+    workshop: Workshop, project: UUID, gc: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = finished(workshop, project)
+    age(workshop.database, job_id, 91)
+    database, find = workshop.database, blobs.find_dead
+    renewed: list[str] = []
+
+    def find_and_be_overtaken(
+        session: Session, *, before: datetime, limit: int
+    ) -> list[tuple[UUID, str]]:
+        found = find(session, before=before, limit=limit)
+        if found and not renewed:
+            project_id, sha256 = found[0]
+            with database.write() as writer:
+                blobs.renew_blob(writer, project_id, sha256, now=database.now(writer))
+            renewed.append(sha256)
+        return found
+
+    monkeypatch.setattr(blobs, "find_dead", find_and_be_overtaken)
+
+    gc.run_once()
+
+    with database.read() as session:
+        states = session.execute(sa.select(Blob.sha256, Blob.state)).all()
+    assert [sha256 for sha256, state in states if state == "stored"] == renewed
+    assert renewed

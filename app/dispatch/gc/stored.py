@@ -57,8 +57,11 @@ class DeadBlobs:
     def collect(self, work: Round) -> Iterator[Freed]:
         """Mark, delete and forget, a batch at a time."""
         while True:
-            with work.database.write() as session:
-                blobs.mark_deleting(session, before=work.horizon.stored, limit=BATCH)
+            with work.database.read() as session:
+                dead = blobs.find_dead(session, before=work.horizon.stored, limit=BATCH)
+            if dead:
+                with work.database.write() as session:
+                    blobs.mark_deleting(session, dead, before=work.horizon.stored)
             with work.database.read() as session:
                 dying = blobs.list_dying(session, limit=BATCH)
             if not dying:
