@@ -9,8 +9,10 @@ from starlette.testclient import TestClient
 
 from app.api.openapi import api_routes
 from app.api.problems import all_problems
+from app.db.schema import head_revision
 from app.db.session import Database
 from app.domain.errors import Unavailable
+from app.domain.ids import IdPrefix, format_id
 from app.main import create_app
 from app.security.scopes import GRANTABLE
 from app.settings import Settings
@@ -45,6 +47,7 @@ def test_every_get_also_answers_head(caller: Caller) -> None:
     key_id = caller.get("/v1/me").json()["key"]["id"]
     ids = {"job_id": job_id, "artifact_id": artifact_id, "key_id": key_id}
     ids |= {"name": "fake", "code": "not_found"}
+    ids["project_id"] = format_id(IdPrefix.PROJECT, caller.project_id)
     varying = {"x-request-id", "content-length"}
 
     for route in api_routes(caller.app.fastapi):
@@ -126,7 +129,7 @@ def test_health_needs_no_key(caller: Caller) -> None:
     client = caller.app.client
 
     assert client.get("/livez").json() == {"status": "alive"}
-    assert client.get("/version").json()["database_schema"] == "0001"
+    assert client.get("/version").json()["database_schema"] == head_revision()
     ready = client.get("/readyz")
     assert (ready.status_code, ready.json()["status"]) == (200, "ready")
 
