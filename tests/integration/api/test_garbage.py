@@ -1,15 +1,27 @@
 """What clients see of retention, and what operators do about it."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 import sqlalchemy as sa
 
 from app.db.tables import JobEvent, Project
 from app.security.scopes import Scope
+from tests.hub_stand_in import HubStandIn
 from tests.integration.api.callers import Caller, RunningApp, job_uuid
+from tests.integration.api.conftest import run_app, settings_for
 from tests.integration.api.runs import finished_job
 from tests.retention import age
 
 FILES = {"report.json": b'{"a": 1}', "report.html": b"<p>1</p>"}
+
+
+@pytest.fixture
+def app(database_url: str, tmp_path: Path, hub: HubStandIn) -> Iterator[RunningApp]:
+    """An application of its own: what others leave running holds the collector back."""
+    with run_app(settings_for(tmp_path, hub, database_url=database_url)) as running:
+        yield running
 
 
 @pytest.fixture
