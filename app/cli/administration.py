@@ -10,6 +10,7 @@ from app.db.uow import UnitOfWork
 from app.domain.errors import Finding, ValidationFailed
 from app.security.scopes import ALL_SCOPES, GRANTABLE, TENANT, Principal, Scope
 from app.services import keys
+from app.services.home import make_home
 from app.services.project_admin import project_named
 from app.services.projects import ensure_default_project
 from app.settings import Settings
@@ -26,7 +27,7 @@ class UpgradedDatabase:
 def upgrade_database(settings: Settings) -> UpgradedDatabase:
     """Migrate to this release's schema, and make the default project of an empty database."""
     if settings.database_url is None:
-        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_home(settings.home)
     database = Database(settings.resolved_database_url, pooled=False, answer_timeout_s=None)
     try:
         upgrade(database)

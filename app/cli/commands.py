@@ -264,6 +264,8 @@ def collect_garbage(
     from app.cli.storage import print_garbage
 
     settings = load_settings()
+    # Its record of a run says the same as the table.
+    logging.getLogger("app.dispatch.gc").setLevel(logging.WARNING)
     _run(lambda: print_garbage(settings, dry_run=dry_run))
 
 
@@ -293,11 +295,17 @@ def _as_set(value: object) -> str:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for all checks.")] = 60.0,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of this machine that the API runs on."),
+    ] = None,
 ) -> None:
     """Look at every part of the service, and say what is wrong and what to do about it."""
     from app.cli.doctor import diagnose
 
     settings = load_settings()
+    if port is not None:
+        settings = settings.model_copy(update={"public_url": f"http://127.0.0.1:{port}"})
     console = _console()
     _run(lambda: diagnose(settings, console, as_json=as_json, timeout_s=timeout))
 

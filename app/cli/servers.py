@@ -14,6 +14,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from app.cli.listening import listen
 from app.db.schema import require_current
 from app.db.session import Database
 from app.domain.errors import Conflict, Unavailable
@@ -35,11 +36,15 @@ OTHER_FILES = 200
 def run_embedded(settings: Settings, host: str, port: int) -> int:
     """Serve from one folder until told to stop."""
     check_exposure(settings, host)
-    with _signals_kept(), EmbeddedService(settings) as service:
-        if service.admin_key is not None and settings.auth_mode == "keys":
-            print(f"Admin key, shown this once: {service.admin_key}", flush=True)
+    sockets = listen(host, port)
+    service = EmbeddedService(settings, show_admin_key=_print_admin_key)
+    with _signals_kept(), service:
         print(f"Serving on http://{host}:{port} from {settings.home}", flush=True)
-        return _serve(service.settings, host, port, maintenance=True)
+        return _serve(service.settings, sockets, maintenance=True)
+
+
+def _print_admin_key(key: str) -> None:
+    print(f"Admin key, shown this once: {key}", flush=True)
 
 
 def run_api(settings: Settings, host: str, port: int, *, maintenance: bool) -> int:
@@ -49,9 +54,10 @@ def run_api(settings: Settings, host: str, port: int, *, maintenance: bool) -> i
         raise Unavailable(
             "No broker: set DEBIAS_BROKER_URL, or run `debias serve`, which brings its own."
         )
+    sockets = listen(host, port)
     _require_schema(settings)
     with _signals_kept():
-        return _serve(settings, host, port, maintenance=maintenance)
+        return _serve(settings, sockets, maintenance=maintenance)
 
 
 def run_worker(
@@ -108,12 +114,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _serve(settings: Settings, host: str, port: int, *, maintenance: bool) -> int:
+def _serve(settings: Settings, sockets: list[socket.socket], *, maintenance: bool) -> int:
     # Found by name, as uvicorn itself would: the command line knows no part of the API.
     application = importlib.import_module("app.main")
     app = application.create_app(settings, maintenance=maintenance)
-    server = ApiServer(server_config(app, settings, host=host, port=port))
-    server.run()
+    server = ApiServer(server_config(app, settings))
+    server.run(sockets)
     return 0 if server.started else 1
 
 
@@ -123,18 +129,17 @@ class ApiServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the application; then keep what it consists of from being searched for garbage."""
         await super().startup(sockets)
+        log.info("serving", addresses=[taken.getsockname()[:2] for taken in sockets or ()])
         # It lives as long as the process, but each full collection went through all of it and
         # stopped every thread: 60 ms on an idle machine, 150 to 350 on a busy one; now 10 to 45.
         gc.collect()
         gc.freeze()
 
 
-def server_config(app: FastAPI, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """Configure the server; see `app.api.protocol` for the limits that uvicorn has not."""
     return uvicorn.Config(
         app,
-        host=host,
-        port=port,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ from app.db.schema import upgrade
 from app.db.session import Database
 from app.domain.clock import SystemClock
 from app.domain.errors import Conflict
+from app.services.home import make_home
 from app.services.private_redis import STOP_TIMEOUT_S, PrivateRedis
 from app.services.projects import ensure_default_project
 from app.services.secret_key import keep_secret_key
@@ -32,16 +34,21 @@ class EmbeddedService:
 
     Two pipes make sure that nothing is left behind when this process is killed: the worker
     drains when the one is closed, and Redis ends when nobody holds the other any more.
+
+    Parameters
+    ----------
+    show_admin_key
+        Is given the first key as soon as it is made: a start that fails later must not lose it.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, show_admin_key: Callable[[str], None]) -> None:
         # Absolute, because the worker and the store's URL are given it too.
         self._asked = settings.model_copy(update={"home": settings.home.resolve()})
         self._stack = ExitStack()
         self._worker: Keeper | None = None
         self._redis: Keeper | None = None
         self.settings = self._asked
-        self.admin_key: str | None = None
+        self._show_admin_key = show_admin_key
 
     def __enter__(self) -> "EmbeddedService":
         """Start everything.
@@ -49,7 +56,7 @@ class EmbeddedService:
         Raises
         ------
         Conflict
-            When another service uses this home.
+            When another service uses this home, or it cannot be written to.
         """
         try:
             self._start()
@@ -68,7 +75,7 @@ class EmbeddedService:
 
     def _start(self) -> None:
         home = self._asked.home
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_home(home)
         self._lock(home)
         if self._asked.secret_key is None:
             self._use(secret_key=keep_secret_key(home))
@@ -119,9 +126,11 @@ class EmbeddedService:
         database = Database(self._asked.resolved_database_url, answer_timeout_s=None)
         try:
             upgrade(database)
-            self.admin_key = ensure_default_project(database).admin_key
+            admin_key = ensure_default_project(database).admin_key
         finally:
             database.dispose()
+        if admin_key is not None and self._asked.auth_mode == "keys":
+            self._show_admin_key(admin_key)
 
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe()

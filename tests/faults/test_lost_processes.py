@@ -25,6 +25,7 @@ from tests.faults.rig import (
     wait_until,
     wait_until_gone,
 )
+from tests.servers import reserve_ports
 from tests.service import Service, wait_for
 
 # Named in the design: before and after the claim, each phase, around the last commit.
@@ -253,7 +254,7 @@ def test_worker_and_broker_have_sessions_of_their_own(service: Service) -> None:
 
 def test_a_second_service_on_the_same_home_is_refused(service: Service) -> None:
     second = subprocess.run(
-        [sys.executable, "-m", "app.cli.main", "serve", "--port", "1"],
+        [sys.executable, "-m", "app.cli.main", "serve", "--port", str(reserve_ports(1)[0])],
         env={**service.environment, "PATH": ""},
         capture_output=True,
         text=True,

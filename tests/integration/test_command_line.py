@@ -1,5 +1,6 @@
 import json
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -8,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.errors import Unavailable
 from app.security.scopes import TENANT
+from app.services.embedded import EmbeddedService
+from app.services.private_redis import PrivateRedis
+from app.settings import Settings
+from tests.servers import reserve_ports
 
 BLOCK_TYPER = """
 import sys
@@ -132,6 +138,62 @@ def test_listening_to_the_network_without_protection_is_refused(
     assert done.returncode == 1
     assert words in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("role", ["serve", "api"])
+def test_a_taken_port_is_refused_before_anything_is_started(tmp_path: Path, role: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        broker = {"DEBIAS_BROKER_URL": "redis://127.0.0.1:1/0"} if role == "api" else {}
+        done = debias(role, "--port", port, DEBIAS_HOME=str(tmp_path / "home"), **broker)
+
+    words = f"Port {port} of 127.0.0.1 is taken: choose another with --port.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", words)
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+def test_an_address_of_another_machine_is_refused(tmp_path: Path, host: str) -> None:
+    secret = {"DEBIAS_SECRET_KEY": "k" * 32}
+    done = debias("serve", "--host", host, DEBIAS_HOME=str(tmp_path / "home"), **secret)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Cannot listen on port 8000 of {host}: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [("serve", "--port", "{port}"), ("db", "upgrade")])
+def test_a_home_that_cannot_be_made_is_one_line(command: tuple[str, ...]) -> None:
+    (port,) = reserve_ports(1)
+    done = debias(*(part.format(port=port) for part in command), DEBIAS_HOME="/proc/home")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("/proc/home cannot be used")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_admin_key_is_shown_even_if_the_rest_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_redis: PrivateRedis) -> None:
+        raise Unavailable("no Redis today")
+
+    monkeypatch.setattr(PrivateRedis, "start", fail)
+    shown: list[str] = []
+    service = EmbeddedService(Settings(home=tmp_path), show_admin_key=shown.append)
+
+    with pytest.raises(Unavailable), service:
+        pass
+
+    assert [key.partition("_")[0] for key in shown] == ["dbk"]
+
+
+def test_the_doctor_looks_at_the_port_that_is_named(tmp_path: Path) -> None:
+    (port,) = reserve_ports(1)
+
+    done = debias("doctor", "--json", "--port", str(port), DEBIAS_HOME=str(tmp_path))
+
+    assert f"Nothing answers at http://127.0.0.1:{port}." in done.stdout
 
 
 @pytest.mark.parametrize("role", ["api", "worker"])

@@ -39,7 +39,7 @@ def test_a_dry_run_counts_and_a_run_deletes(home: Path) -> None:
 
     done = debias("gc", DEBIAS_HOME=str(home))
 
-    assert done.returncode == 0
+    assert (done.returncode, done.stderr) == (0, "")
     line = next(line for line in done.stdout.splitlines() if line.startswith("unknown_objects"))
     assert line.split() == ["unknown_objects", "1", "rows", "5", "bytes"]
     assert done.stdout.endswith("5 bytes of the object store freed.\n")

@@ -20,7 +20,10 @@ def check_api(settings: Settings) -> Iterator[Finding]:
             alive, ready = http.get(f"{url}/livez"), http.get(f"{url}/readyz")
     except httpx.ConnectError:
         if settings.public_url is None:
-            yield ok(f"Nothing listens on {url}: the port is free for `debias serve`.")
+            yield ok(
+                f"Nothing listens on {url}: the port is free for `debias serve`. Does it run on "
+                "another one? Name that with --port."
+            )
         else:
             yield problem(
                 f"Nothing answers at {url}.",

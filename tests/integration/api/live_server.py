@@ -14,14 +14,13 @@ class LiveServer:
     """The application behind a real socket: the test client reads streams to their end first."""
 
     def __init__(self, caller: Caller) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.port = listener.getsockname()[1]
         app = create_app(caller.app.settings, maintenance=False)
-        config = server_config(app, caller.app.settings, host="127.0.0.1", port=self.port)
+        config = server_config(app, caller.app.settings)
         config.timeout_graceful_shutdown = 5
         self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread = threading.Thread(target=self.server.run, args=([listener],), daemon=True)
 
     def start(self) -> str:
         self.thread.start()
