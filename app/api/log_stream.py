@@ -41,9 +41,9 @@ class JobLogStream(JobStream):
             if part.lines:
                 yield b"".join(self._encoded(part))
             self._query = replace(self._query, positions=part.positions)
-            if part.has_more:
-                continue
-            if finished or not await self.may_go_on():
+            if finished and not part.has_more:
+                return
+            if not await self.may_go_on(at_once=part.has_more):
                 return
 
     def _encoded(self, part: LogSlice) -> Iterator[bytes]:

@@ -48,7 +48,7 @@ class JobEventStream(JobStream):
                 done = json.dumps({"status": batch.status})
                 yield ServerSentEvent(event="done", data=done, sep=LINE_END)
                 return
-            if len(batch.events) < BATCH and not await self.may_go_on():
+            if not await self.may_go_on(at_once=len(batch.events) == BATCH):
                 return
 
     async def _next(self, after: int) -> EventBatch | None:

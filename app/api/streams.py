@@ -58,26 +58,24 @@ class JobStream(EventSourceResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Watch the job for as long as the stream is open."""
         runtime = self._caller.runtime
-        owner = stream_owner(self._caller)
+        principal = self._caller.principal
         with (
-            runtime.watcher.watch(self._job_id, owner, with_logs=self._with_logs) as watch,
+            runtime.watcher.watch(self._job_id, principal, with_logs=self._with_logs) as watch,
             runtime.metrics.streams.track_inprogress(),
         ):
             self._watch = watch
             await super().__call__(scope, receive, send)
 
-    async def may_go_on(self) -> bool:
-        """Wait for a change; False when the stream has lived long enough or the process ends."""
+    async def may_go_on(self, *, at_once: bool = False) -> bool:
+        """Wait for a change, unless there is more to send `at_once`.
+
+        False when the stream has lived long enough, its key no longer works, or the process ends.
+        """
         assert self._watch is not None  # noqa: S101 - set before anything is asked for
-        while not self._closing.is_set():
+        while not self._closing.is_set() and not self._watch.key_is_dead:
             left = self._until - self._clock.monotonic()
             if left <= 0:
                 return False
-            if await self._watch.changed(min(left, CLOSING_POLL_S)):
-                return True
+            if at_once or await self._watch.changed(min(left, CLOSING_POLL_S)):
+                return not self._watch.key_is_dead
         return False
-
-
-def stream_owner(caller: Caller) -> UUID:
-    """Who the limit of open streams counts for: the key, or the project without one."""
-    return caller.principal.key_id or caller.principal.project_id

@@ -8,10 +8,11 @@ from starlette.concurrency import run_in_threadpool
 
 from app.api.conditional import is_unchanged, version_tag
 from app.api.deps import Caller
-from app.api.streams import stream_owner
+from app.domain.errors import Unauthenticated
 from app.domain.states import TERMINAL, JobStatus
 from app.schemas.jobs import MAX_WAIT_S
 from app.services.jobs import get_job
+from app.services.keys import REFUSAL
 
 _PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait=(\d{1,4})(?:$|[,;\s])")
 
@@ -26,7 +27,7 @@ async def wait_for_change(caller: Caller, request: Request, job_id: UUID, wait_s
     """Return when the job's status changes, when it is finished, or when the time is over.
 
     A client that says by `If-None-Match` what it saw last, and has missed a change since, is not
-    kept waiting for the next one.
+    kept waiting for the next one. Raises `Unauthenticated` when the key stops working meanwhile.
     """
     clock = caller.context.database.clock
     until = clock.monotonic() + wait_s
@@ -39,11 +40,13 @@ async def wait_for_change(caller: Caller, request: Request, job_id: UUID, wait_s
             )
             return JobStatus(job.status), missed
 
-    with caller.runtime.watcher.watch(job_id, stream_owner(caller)) as watch:
+    with caller.runtime.watcher.watch(job_id, caller.principal) as watch:
         first, missed = await run_in_threadpool(read)
         status = first
         while status == first and status not in TERMINAL and not missed:
             left = until - clock.monotonic()
             if left <= 0 or not await watch.changed(left):
                 return
+            if watch.key_is_dead:
+                raise Unauthenticated(REFUSAL)
             status, _ = await run_in_threadpool(read)

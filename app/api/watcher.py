@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from uuid import UUID
@@ -12,12 +12,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.db.session import Database
 from app.domain.errors import Unavailable
-from app.services.watching import Headway, read_headway
+from app.security.scopes import Principal
+from app.services.watching import Headway, read_headway, read_live_keys
 
 POLL_S = 1.0
 MAX_WATCHES = 1000
+MAX_WATCHES_PER_PROJECT = 200
 MAX_WATCHES_PER_CALLER = 20
+# The last ones go to projects with no more than a caller may have: others leave them something.
+KEPT_FOR_SMALL_PROJECTS = 200
 FULL_RETRY_S = 10
+# A key is looked up again after as many looks at the jobs.
+LOOKS_PER_KEY_CHECK = 10
 
 logger = structlog.get_logger()
 
@@ -29,16 +35,28 @@ class Watch:
     """
 
     def __init__(
-        self, job_id: UUID, loop: asyncio.AbstractEventLoop, *, with_logs: bool = False
+        self,
+        job_id: UUID,
+        principal: Principal,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        with_logs: bool = False,
     ) -> None:
         self.job_id = job_id
+        self.principal = principal
         self.with_logs = with_logs
+        self.key_is_dead = False
         self._loop = loop
         self._changed = asyncio.Event()
 
     def wake(self) -> None:
         """Set the event, from any thread."""
         self._loop.call_soon_threadsafe(self._changed.set)
+
+    def end(self) -> None:
+        """Wake whoever waits, to end: the key is revoked or has expired."""
+        self.key_is_dead = True
+        self.wake()
 
     async def changed(self, timeout_s: float) -> bool:
         """Wait for a change; False when the time is over."""
@@ -52,14 +70,20 @@ class Watch:
 
 
 class JobWatcher:
-    """Asks the database once per period for all watched jobs together."""
+    """Asks the database once per period for all watched jobs together.
+
+    Now and then it asks for the keys of their watchers too: a stream may be open for an hour, and
+    its key was looked at when it began.
+    """
 
     def __init__(self, database: Database, *, poll_s: float = POLL_S) -> None:
         self._database = database
         self._poll_s = poll_s
         self._lock = threading.Lock()
         self._watches: dict[UUID, set[Watch]] = defaultdict(set)
-        self._callers: dict[object, int] = defaultdict(int)
+        self._by_caller: Counter[UUID] = Counter()
+        self._by_project: Counter[UUID] = Counter()
+        self._looks = 0
         self._seen = Headway({}, {})
         self._wanted = threading.Event()
         self._stopping = threading.Event()
@@ -77,24 +101,26 @@ class JobWatcher:
         self._thread.join()
 
     @contextmanager
-    def watch(self, job_id: UUID, caller: object, *, with_logs: bool = False) -> Iterator[Watch]:
+    def watch(
+        self, job_id: UUID, principal: Principal, *, with_logs: bool = False
+    ) -> Iterator[Watch]:
         """Watch a job from an async handler.
 
         Raises
         ------
         Unavailable
-            When this process, or this caller, has as many watches as allowed.
+            When this process, this project or this key has as many watches as allowed.
         """
-        watch = Watch(job_id, asyncio.get_running_loop(), with_logs=with_logs)
+        watch = Watch(job_id, principal, asyncio.get_running_loop(), with_logs=with_logs)
         with self._lock:
-            self._admit(caller)
+            self._admit(principal)
             self._watches[job_id].add(watch)
         self._wanted.set()
         try:
             yield watch
         finally:
             with self._lock:
-                self._forget(watch, caller)
+                self._forget(watch)
 
     def run_once(self) -> int:
         """Look once at all watched jobs; return how many had changed."""
@@ -112,20 +138,38 @@ class JobWatcher:
                 watch.wake()
         return len(changed | grown)
 
-    def _admit(self, caller: object) -> None:
-        total = sum(self._callers.values())
-        if total >= MAX_WATCHES or self._callers[caller] >= MAX_WATCHES_PER_CALLER:
+    def end_dead(self) -> int:
+        """End the watches of keys that were revoked or have expired; return how many."""
+        with self._lock:
+            watches = [watch for of_job in self._watches.values() for watch in of_job]
+        asked = {key for watch in watches if (key := watch.principal.key_id) is not None}
+        dead = asked - read_live_keys(self._database, asked) if asked else set()
+        ended = [watch for watch in watches if watch.principal.key_id in dead]
+        for watch in ended:
+            watch.end()
+        return len(ended)
+
+    def _admit(self, principal: Principal) -> None:
+        caller, project = _caller_of(principal), principal.project_id
+        free = MAX_WATCHES - self._by_project.total()
+        is_small = self._by_project[project] < MAX_WATCHES_PER_CALLER
+        if (
+            self._by_caller[caller] >= MAX_WATCHES_PER_CALLER
+            or self._by_project[project] >= MAX_WATCHES_PER_PROJECT
+            or free <= (0 if is_small else KEPT_FOR_SMALL_PROJECTS)
+        ):
             raise Unavailable(
-                f"Too many open streams: at most {MAX_WATCHES_PER_CALLER} for a key "
-                f"and {MAX_WATCHES} in all.",
+                f"Too many open streams: at most {MAX_WATCHES_PER_CALLER} for a key, "
+                f"{MAX_WATCHES_PER_PROJECT} for a project and {MAX_WATCHES} in all, the last "
+                f"{KEPT_FOR_SMALL_PROJECTS} of them for projects that have few.",
                 retry_after_s=FULL_RETRY_S,
             )
-        self._callers[caller] += 1
+        self._by_caller[caller] += 1
+        self._by_project[project] += 1
 
-    def _forget(self, watch: Watch, caller: object) -> None:
-        self._callers[caller] -= 1
-        if not self._callers[caller]:
-            del self._callers[caller]
+    def _forget(self, watch: Watch) -> None:
+        self._by_caller -= Counter([_caller_of(watch.principal)])
+        self._by_project -= Counter([watch.principal.project_id])
         self._watches[watch.job_id].discard(watch)
         if not self._watches[watch.job_id]:
             del self._watches[watch.job_id]
@@ -154,10 +198,18 @@ class JobWatcher:
     def _look(self) -> None:
         try:
             self.run_once()
+            self._looks += 1
+            if self._looks % LOOKS_PER_KEY_CHECK == 0:
+                self.end_dead()
         except SQLAlchemyError as exc:
             logger.warning("watch_failed", error=str(exc))
         except Exception:  # without this thread every open stream would fall silent
             logger.exception("watch_failed")
+
+
+def _caller_of(principal: Principal) -> UUID:
+    """Who the smallest limit counts for: the key, or the project without one."""
+    return principal.key_id or principal.project_id
 
 
 def _differing(

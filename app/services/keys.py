@@ -17,6 +17,7 @@ from app.domain.errors import (
     InsufficientScope,
     InvalidState,
     NotFound,
+    QuotaExceeded,
     Unauthenticated,
     ValidationFailed,
 )
@@ -27,6 +28,9 @@ from app.services.audit import record
 
 USE_NOTED_EVERY = timedelta(minutes=1)
 """`last_used_at` is exact to this much: a write for every request would serialise all of them."""
+
+MAX_WORKING_KEYS = 100
+"""Of one project: each key has limits of its own, which keys without number would undo."""
 
 IRREPLACEABLE = (Scope.KEYS_MANAGE, Scope.ADMIN)
 """Scopes that a project cannot get back by itself once its last key with them is gone."""
@@ -79,6 +83,8 @@ def create_key(
         When it would have a scope that the caller lacks.
     ValidationFailed
         When it would already have expired, or would outlive the key it is made with.
+    QuotaExceeded
+        When the project has as many working keys as it may have.
     """
     _require_scopes(u, scopes)
     if expires_at is not None and expires_at <= u.now:
@@ -89,6 +95,7 @@ def create_key(
             "outlives_maker",
             f"Give a time no later than {format_time(limit)}, when the key in use expires.",
         )
+    _require_room(u)
     made = insert_key(u.keys, name=name, scopes=scopes, now=u.now, expires_at=expires_at)
     _audit(u, AuditAction.KEY_CREATED, made.row, scopes=made.row.scopes)
     return made
@@ -138,7 +145,11 @@ def rotate_key(u: UnitOfWork, key_id: UUID, *, overlap_s: int) -> NewKey:
         When there is no such key, it has expired, or it was replaced before.
     InsufficientScope
         When the key has a scope that the caller lacks.
+    QuotaExceeded
+        When both would work for a while, and the project has as many keys as it may have.
     """
+    if overlap_s:
+        _require_room(u)
     old = _found(u.keys.lock(key_id))
     scopes = known_scopes(old)
     _require_scopes(u, scopes)
@@ -186,6 +197,15 @@ def _require_scopes(u: UnitOfWork, scopes: Iterable[Scope]) -> None:
     lacking = sorted(scope for scope in set(scopes) if not u.principal.has(scope))
     if lacking:
         raise InsufficientScope(f"A key cannot grant scopes it lacks itself: {', '.join(lacking)}.")
+
+
+def _require_room(u: UnitOfWork) -> None:
+    u.project.lock()  # two requests must not both make the last one
+    if u.keys.count_working(now=u.now) >= MAX_WORKING_KEYS:
+        raise QuotaExceeded(
+            f"The project has {MAX_WORKING_KEYS} working keys, which is all that it may have. "
+            "Revoke one that is no longer needed, or rotate with an overlap of 0."
+        )
 
 
 def _require_another_manager(u: UnitOfWork, key: ApiKey) -> None:

@@ -10,9 +10,11 @@ import pytest
 from app.api import watcher
 from app.api.watcher import JobWatcher
 from app.db.session import Database
+from app.security.scopes import Principal
 from app.services.watching import Headway
 
 JOB = UUID(int=1)
+PRINCIPAL = Principal(UUID(int=2), None, frozenset())
 
 
 def test_a_look_that_fails_in_an_unknown_way_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +30,7 @@ def test_a_look_that_fails_in_an_unknown_way_is_repeated(monkeypatch: pytest.Mon
     watching = JobWatcher(cast(Database, None), poll_s=0.001)
 
     async def see_a_change() -> bool:
-        with watching.watch(JOB, "caller") as watch:
+        with watching.watch(JOB, PRINCIPAL) as watch:
             watching.start()
             return await watch.changed(5)
 

@@ -15,6 +15,7 @@ from app.domain.errors import (
     InvalidCursor,
     InvalidState,
     NotFound,
+    QuotaExceeded,
     RequestTimeout,
     TooLarge,
     UnsupportedMediaType,
@@ -34,7 +35,9 @@ router = APIRouter(prefix="/v1", tags=["keys"], dependencies=[Depends(accepts_js
     operation_id="createApiKey",
     summary="Make an API key",
     response_model=NewKeyBody,
-    responses=problems(UnsupportedMediaType, TooLarge, RequestTimeout, IdempotencyKeyReused),
+    responses=problems(
+        UnsupportedMediaType, TooLarge, RequestTimeout, IdempotencyKeyReused, QuotaExceeded
+    ),
 )
 def create_api_key(caller: KeysManager, body: KeyRequest, ticket: IdempotencyTicket) -> Response:
     """Make a key of the caller's project; its secret is in this answer and nowhere else."""
@@ -89,7 +92,12 @@ def get_api_key(caller: KeysManager, key_id: KeyId) -> KeyBody:
     summary="Replace an API key",
     response_model=NewKeyBody,
     responses=problems(
-        NotFound, InvalidState, UnsupportedMediaType, TooLarge, IdempotencyKeyReused
+        NotFound,
+        InvalidState,
+        UnsupportedMediaType,
+        TooLarge,
+        IdempotencyKeyReused,
+        QuotaExceeded,
     ),
 )
 def rotate_api_key(

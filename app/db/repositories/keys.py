@@ -1,6 +1,6 @@
 """API keys."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -40,11 +40,17 @@ class KeyRepository:
         statement = sa.select(ApiKey.scopes).where(
             ApiKey.project_id == self._project_id,
             ApiKey.id != key_id,
-            ApiKey.revoked_at.is_(None),
             ApiKey.replaced_by_id.is_(None),
-            sa.or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
+            _works(now),
         )
         return self._session.execute(statement).scalars().all()
+
+    def count_working(self, *, now: datetime) -> int:
+        """Count the keys that are neither revoked nor expired."""
+        statement = sa.select(sa.func.count()).where(
+            ApiKey.project_id == self._project_id, _works(now)
+        )
+        return self._session.execute(statement).scalar_one()
 
     def replace(self, key_id: UUID, *, by: UUID, expires_at: datetime) -> None:
         """Write that a key was replaced, and until when it still works."""
@@ -84,6 +90,18 @@ class KeyRepository:
 def find_key(session: Session, prefix: str) -> ApiKey | None:
     """Find a key by its prefix: the one look-up that has no project yet."""
     return session.execute(sa.select(ApiKey).where(ApiKey.prefix == prefix)).scalar_one_or_none()
+
+
+def live_keys(session: Session, key_ids: Collection[UUID], *, now: datetime) -> set[UUID]:
+    """Return those of some keys, of whatever project, that are neither revoked nor expired."""
+    statement = sa.select(ApiKey.id).where(ApiKey.id.in_(key_ids), _works(now))
+    return set(session.execute(statement).scalars())
+
+
+def _works(now: datetime) -> sa.ColumnElement[bool]:
+    return ApiKey.revoked_at.is_(None) & sa.or_(
+        ApiKey.expires_at.is_(None), ApiKey.expires_at > now
+    )
 
 
 def note_key_use(session: Session, key_id: UUID, *, now: datetime) -> None:

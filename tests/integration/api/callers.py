@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from fastapi import FastAPI
 from starlette.testclient import TestClient
@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from app.db.repositories.keys import KeyRepository
 from app.db.session import Database
 from app.domain.ids import IdPrefix, format_id, parse_id
-from app.security.scopes import GRANTABLE, Scope
+from app.security.scopes import GRANTABLE, Principal, Scope
 from app.services.keys import insert_key
 from app.settings import Settings
 from app.storage.objects import ObjectStore
@@ -92,3 +92,8 @@ def job_uuid(shown: str) -> UUID:
     value = parse_id(IdPrefix.JOB, shown)
     assert value is not None
     return value
+
+
+def some_principal(project_id: UUID | None = None) -> Principal:
+    """Somebody with a key of his own, of some project or of one of his own."""
+    return Principal(project_id or uuid4(), uuid4(), frozenset())

@@ -11,6 +11,7 @@ from app.db.tables import ApiKey, IdempotencyKey
 from app.domain.clock import format_time
 from app.domain.ids import IdPrefix, parse_id
 from app.security.scopes import GRANTABLE, TENANT, Scope
+from app.services import keys
 from tests.integration.api.callers import Caller, RunningApp
 
 MANAGER = (Scope.KEYS_MANAGE, Scope.JOBS_READ)
@@ -271,3 +272,26 @@ class TestLastManager:
 
         assert answer.status_code == 409
         assert "admin" in answer.json()["detail"]
+
+
+class TestNumber:
+    @pytest.fixture(autouse=True)
+    def three_keys(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(keys, "MAX_WORKING_KEYS", 3)
+
+    def test_project_has_no_more_keys_than_allowed(self, caller: Caller) -> None:
+        made = [make(caller) for _ in range(2)]
+
+        refused = caller.post("/v1/api-keys", json={"name": "ci", "scopes": ["jobs:read"]})
+
+        assert (refused.status_code, refused.json()["code"]) == (429, "quota_exceeded")
+        assert "3 working keys" in refused.json()["detail"]
+        caller.request("DELETE", f"/v1/api-keys/{made[0]['id']}")
+        expire(caller, make(caller)["id"], after=-HOUR)
+        make(caller)
+
+    def test_old_and_new_key_both_count_while_both_work(self, caller: Caller) -> None:
+        made = [make(caller) for _ in range(2)]
+
+        assert rotate(caller, made[0]["id"], overlap_s=60).json()["code"] == "quota_exceeded"
+        assert rotate(caller, made[0]["id"], overlap_s=0).status_code == 201

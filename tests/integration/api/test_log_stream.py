@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.api.watcher import JobWatcher
-from tests.integration.api.callers import Caller, job_uuid
+from tests.integration.api.callers import Caller, job_uuid, some_principal
 from tests.integration.api.runs import finish, finished_job, start, write_log
 
 TEXT = {"Accept": "text/plain"}
@@ -112,7 +112,10 @@ def test_new_lines_wake_only_those_who_follow_the_log(caller: Caller) -> None:
 
     async def wait() -> tuple[bool, bool]:
         uuid = job_uuid(job_id)
-        with watcher.watch(uuid, "a") as events, watcher.watch(uuid, "b", with_logs=True) as log:
+        with (
+            watcher.watch(uuid, some_principal()) as events,
+            watcher.watch(uuid, some_principal(), with_logs=True) as log,
+        ):
             watcher.run_once()
             await events.changed(5)
             await log.changed(5)

@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.api.watcher import MAX_WATCHES_PER_CALLER, JobWatcher
 from app.domain.errors import Unavailable
-from tests.integration.api.callers import Caller, job_uuid
+from tests.integration.api.callers import Caller, job_uuid, some_principal
 from tests.integration.api.runs import (
     finish,
     finished_job,
@@ -143,7 +143,11 @@ class TestWatcher:
         watcher = JobWatcher(caller.app.database)
 
         async def watch() -> tuple[int, int, int]:
-            with watcher.watch(first, "a"), watcher.watch(second, "b"), watcher.watch(first, "c"):
+            with (
+                watcher.watch(first, some_principal()),
+                watcher.watch(second, some_principal()),
+                watcher.watch(first, some_principal()),
+            ):
                 fresh = watcher.run_once()
                 idle = watcher.run_once()
                 caller.post(f"/v1/jobs/{job_id}/cancel")
@@ -158,7 +162,7 @@ class TestWatcher:
         watcher = JobWatcher(caller.app.database)
 
         async def wait() -> bool:
-            with watcher.watch(job_uuid(job_id), "a") as watch:
+            with watcher.watch(job_uuid(job_id), some_principal()) as watch:
                 watcher.run_once()
                 await watch.changed(5)
                 await asyncio.to_thread(start, caller, job_id)
@@ -171,17 +175,19 @@ class TestWatcher:
         job_id = job_uuid(caller.create_job()["id"])
         watcher = JobWatcher(caller.app.database)
 
+        one, other = some_principal(), some_principal()
+
         async def open_many() -> None:
-            watches: list[Any] = [watcher.watch(job_id, "a") for _ in range(MAX_WATCHES_PER_CALLER)]
+            watches: list[Any] = [watcher.watch(job_id, one) for _ in range(MAX_WATCHES_PER_CALLER)]
             for watch in watches:
                 watch.__enter__()
-            with pytest.raises(Unavailable) as error, watcher.watch(job_id, "a"):
+            with pytest.raises(Unavailable) as error, watcher.watch(job_id, one):
                 pass
             assert error.value.retry_after_s
-            with watcher.watch(job_id, "b"):
+            with watcher.watch(job_id, other):
                 pass
             watches.pop().__exit__(None, None, None)
-            with watcher.watch(job_id, "a"):
+            with watcher.watch(job_id, one):
                 pass
 
         asyncio.run(open_many())
