@@ -177,17 +177,28 @@ def _as_outage(context: ExceptionContext) -> BaseException | None:
 
 
 def _follow_the_file(engine: Engine) -> None:
-    """Use no connection to a file that was deleted or replaced: what it wrote would be lost."""
+    """Use no connection whose file or write-ahead log was deleted or replaced.
+
+    What it wrote would be lost with it. A new connection makes a new log.
+    """
     path = engine.url.database
     if not path or path == ":memory:":
         return
+    log = f"{path}-wal"
 
     def remember(_connection: object, record: ConnectionPoolEntry) -> None:
-        record.info["file"] = _identity(path)
+        record.info["files"] = _identity(path), _identity(log)
 
-    def compare(_connection: object, record: ConnectionPoolEntry, _proxy: object) -> None:
-        if record.info["file"] != _identity(path):
-            raise sa.exc.DisconnectionError("the database file was deleted or replaced")
+    def compare(
+        connection: sqlite3.Connection, record: ConnectionPoolEntry, _proxy: object
+    ) -> None:
+        known, found = record.info["files"], (_identity(path), _identity(log))
+        if known == found:
+            return
+        if found == (known[0], None):
+            # Only connections like this one still reach what was committed to the deleted log.
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        raise sa.exc.DisconnectionError("the database file or its log was deleted or replaced")
 
     sa.event.listen(engine, "connect", remember)
     sa.event.listen(engine, "checkout", compare)

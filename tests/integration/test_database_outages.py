@@ -1,10 +1,12 @@
 """No caller waits without end for a database, and every way to be away is the same error."""
 
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -227,6 +229,32 @@ def test_a_replaced_file_is_opened_and_a_deleted_one_not_written(
 
         assert count_projects(database) == 0
         make_project(database)
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+@pytest.mark.parametrize("suffixes", [("-wal",), ("-wal", "-shm")])
+def test_nothing_is_lost_with_a_deleted_log(
+    sqlite_path: Path, connections: int, suffixes: tuple[str, ...]
+) -> None:
+    with opened(f"sqlite:///{sqlite_path}") as database:
+        with ExitStack() as reading:
+            for _ in range(connections):
+                reading.enter_context(database.read()).execute(sa.select(1))
+        make_project(database)
+        for suffix in suffixes:
+            Path(f"{sqlite_path}{suffix}").unlink()
+
+        make_project(database)
+
+        # Another process, and so what a restart would find.
+        count = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute(sys.argv[2]))"
+        for statement, expected in (
+            ("SELECT count(*) FROM projects", "(2,)"),
+            ("PRAGMA integrity_check", "('ok',)"),
+        ):
+            command = [sys.executable, "-c", count, str(sqlite_path), statement]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            assert done.stdout.strip() == expected
 
 
 def test_the_log_of_the_file_shrinks_after_a_large_write(sqlite_path: Path) -> None:
