@@ -65,8 +65,8 @@ REMOVALS: Mapping[str, Removal] = {
     ),
     "T06": Removal(
         "app/security/signing.py",
-        'f"{artifact_id}\\n{expires}\\n{self.key_id}"',
-        'f"{expires}\\n{self.key_id}"',
+        'f"{artifact_id}\\n{expires}\\n{issuer}\\n{self.key_id}"',
+        'f"{expires}\\n{issuer}\\n{self.key_id}"',
     ),
     "T07": Removal("app/security/signing.py", "if now.timestamp() >= int(expires):", "if False:"),
     "T08": Removal(
@@ -163,6 +163,15 @@ REMOVALS: Mapping[str, Removal] = {
     ),
     "T39": Removal("app/cli/servers.py", 'if settings.auth_mode == "disabled":', "if False:"),
     "T40": Removal("workers/runtime/results.py", "or any(step.is_symlink() for step in steps)", ""),
+    "T41": Removal(
+        "app/api/watcher.py", "or self._by_project[project] >= MAX_WATCHES_PER_PROJECT", ""
+    ),
+    "T42": Removal("app/api/watcher.py", "            watch.end()\n", "            pass\n"),
+    "T43": Removal(
+        "app/services/artifacts.py",
+        "if issuer and (key_id is None or not live_keys(session, [key_id], now=now)):",
+        "if False:",
+    ),
 }
 
 

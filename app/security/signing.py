@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Self
 from urllib.parse import urlencode
@@ -19,16 +19,21 @@ _EXPIRES = re.compile(r"[0-9]{1,11}")
 
 @dataclass(frozen=True, slots=True)
 class LinkSignature:
-    """What a download link adds to its path; `expires` is in Unix seconds."""
+    """What a download link adds to its path; `expires` is in Unix seconds.
+
+    `issuer` is the API key that made the link, empty where none was needed; `key` names the secret
+    that signed it.
+    """
 
     expires: int
+    issuer: str
     key: str
     signature: str
 
     @property
     def query(self) -> str:
         """The query string."""
-        return urlencode({"expires": self.expires, "key": self.key, "signature": self.signature})
+        return urlencode(asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,8 @@ class _LinkKey:
         derived = hmac.digest(secret.encode(), _PURPOSE, "sha256")
         return cls(hashlib.sha256(derived).hexdigest()[:8], derived)
 
-    def sign(self, artifact_id: str, expires: int) -> str:
-        message = f"{artifact_id}\n{expires}\n{self.key_id}".encode()
+    def sign(self, artifact_id: str, expires: int, issuer: str) -> str:
+        message = f"{artifact_id}\n{expires}\n{issuer}\n{self.key_id}".encode()
         return hmac.new(self.secret, message, hashlib.sha256).hexdigest()
 
 
@@ -60,25 +65,39 @@ class DownloadSigner:
         self._current = keys[0]
         self._by_id = {key.key_id: key for key in reversed(keys)}
 
-    def sign(self, artifact_id: str, *, expires_at: datetime) -> LinkSignature:
+    def sign(self, artifact_id: str, *, expires_at: datetime, issuer: str) -> LinkSignature:
         """Sign a link to the artifact that holds until `expires_at`."""
         expires = int(expires_at.timestamp())
-        return LinkSignature(
-            expires, self._current.key_id, self._current.sign(artifact_id, expires)
-        )
+        signature = self._current.sign(artifact_id, expires, issuer)
+        return LinkSignature(expires, issuer, self._current.key_id, signature)
 
     def verify(
-        self, artifact_id: str, *, expires: str, key: str, signature: str, now: datetime
+        self,
+        artifact_id: str,
+        *,
+        expires: str,
+        issuer: str,
+        key: str,
+        signature: str,
+        now: datetime,
     ) -> None:
-        """Check the query of a link as it came. Raises Unauthenticated, for whatever reason."""
+        """Check the query of a link as it came. Raises Unauthenticated, for whatever reason.
+
+        Whether the issuer may still read the artifact is for the caller to check.
+        """
         known = self._by_id.get(key)
         if known is None or not _EXPIRES.fullmatch(expires) or not signature.isascii():
-            raise _refused()
-        if not hmac.compare_digest(known.sign(artifact_id, int(expires)), signature):
-            raise _refused()
+            raise link_refused()
+        expected = known.sign(artifact_id, int(expires), issuer)
+        if not hmac.compare_digest(expected, signature):
+            raise link_refused()
         if now.timestamp() >= int(expires):
-            raise _refused()
+            raise link_refused()
 
 
-def _refused() -> Unauthenticated:
-    return Unauthenticated("This download link is wrong or has expired. Ask for a new one.")
+def link_refused() -> Unauthenticated:
+    """Say that a link is no good, and not why."""
+    return Unauthenticated(
+        "This download link is wrong, has expired, or was made with an API key that no longer "
+        "works. Ask for a new one."
+    )

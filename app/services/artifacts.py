@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
 from app.db.repositories.artifacts import find_artifact
+from app.db.repositories.keys import live_keys
 from app.db.tables import Artifact, Blob, JobCheckpoint
 from app.db.uow import UnitOfWork
 from app.domain.audit import AuditAction
 from app.domain.clock import format_time
 from app.domain.errors import Gone, NotFound
-from app.domain.ids import IdPrefix, format_id
+from app.domain.ids import IdPrefix, format_id, parse_id
+from app.security.signing import link_refused
 from app.services.audit import record
 from app.services.jobs import get_job
 from app.storage.objects import ObjectStore
@@ -65,8 +68,19 @@ def link_artifact(u: UnitOfWork, artifact_id: UUID, *, expires_in_s: int) -> Sto
     return artifact
 
 
-def open_linked_artifact(session: Session, artifact_id: UUID) -> StoredArtifact:
-    """Do the same for a signed link: its signature stands for the project that made it."""
+def open_linked_artifact(
+    session: Session, artifact_id: UUID, *, issuer: str, now: datetime
+) -> StoredArtifact:
+    """Do the same for a signed link, which stands for the API key that made it.
+
+    Raises
+    ------
+    Unauthenticated
+        When that key, `issuer`, no longer works. A link of a service without keys names none.
+    """
+    key_id = parse_id(IdPrefix.KEY, issuer)
+    if issuer and (key_id is None or not live_keys(session, [key_id], now=now)):
+        raise link_refused()
     found = find_artifact(session, artifact_id)
     if found is None:
         raise _missing()

@@ -11,18 +11,21 @@ from app.domain.errors import Unauthenticated
 from app.security.signing import DownloadSigner, LinkSignature
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
+ISSUER = "key_01k9x4m3b7e0000000000000aa"
 ARTIFACT = "art_01k9x4m3b7e0000000000000aa"
 SIGNER = DownloadSigner(["current secret", "old secret"])
 
 
 def signed(signer: DownloadSigner = SIGNER, *, seconds: int = 60) -> LinkSignature:
-    return signer.sign(ARTIFACT, expires_at=NOW + timedelta(seconds=seconds))
+    return signer.sign(ARTIFACT, expires_at=NOW + timedelta(seconds=seconds), issuer=ISSUER)
 
 
 def check(
     link: LinkSignature, changed: dict[str, str] | None = None, *, signer: DownloadSigner = SIGNER
 ) -> None:
-    query = {name: values[0] for name, values in parse_qs(link.query).items()}
+    query = {
+        name: values[0] for name, values in parse_qs(link.query, keep_blank_values=True).items()
+    }
     query |= changed or {}
     artifact = query.pop("artifact", ARTIFACT)
     signer.verify(artifact, **query, now=NOW)
@@ -47,6 +50,8 @@ def test_a_link_ends_at_its_expiry(seconds: int) -> None:
         {"expires": "-1"},
         {"expires": "1e9"},
         {"expires": ""},
+        {"issuer": ISSUER.replace("aa", "ab")},
+        {"issuer": ""},
         {"key": "00000000"},
         {"key": ""},
         {"signature": ""},

@@ -94,7 +94,10 @@ def create_download_url(
     artifact_id: ArtifactId,
     body: LinkRequest | None = None,
 ) -> LinkBody:
-    """Make a link that reads the artifact without a key until it expires."""
+    """Make a link that reads the artifact without a key until it expires.
+
+    A link of this service ends with the key that made it; one of an S3 store only when it expires.
+    """
     expires_in_s = (body or LinkRequest()).expires_in_s
     with caller.uow(write=True) as u:
         artifact = artifacts.link_artifact(u, artifact_id, expires_in_s=expires_in_s)
@@ -102,7 +105,9 @@ def create_download_url(
     url = caller.context.store.signed_url(artifact.storage_key, expires_in_s=expires_in_s)
     if url is None:
         shown = format_id(IdPrefix.ARTIFACT, artifact_id)
-        signature = caller.runtime.signer.sign(shown, expires_at=expires_at)
+        key_id = caller.principal.key_id
+        issuer = format_id(IdPrefix.KEY, key_id) if key_id else ""
+        signature = caller.runtime.signer.sign(shown, expires_at=expires_at, issuer=issuer)
         base = str(caller.context.settings.public_url or request.base_url).rstrip("/")
         url = f"{base}/downloads/{shown}?{signature.query}"
     return LinkBody(url=url, expires_at=expires_at)
@@ -119,6 +124,7 @@ def get_download(
     request: Request,
     artifact_id: ArtifactId,
     expires: Annotated[str, Query(max_length=20)] = "",
+    issuer: Annotated[str, Query(max_length=64)] = "",
     key: Annotated[str, Query(max_length=64)] = "",
     signature: Annotated[str, Query(max_length=128)] = "",
 ) -> Response:
@@ -127,8 +133,9 @@ def get_download(
     shown = format_id(IdPrefix.ARTIFACT, artifact_id)
     database = runtime.context.database
     with database.read() as session:
+        now = database.now(session)
         runtime.signer.verify(
-            shown, expires=expires, key=key, signature=signature, now=database.now(session)
+            shown, expires=expires, issuer=issuer, key=key, signature=signature, now=now
         )
-        artifact = artifacts.open_linked_artifact(session, artifact_id)
+        artifact = artifacts.open_linked_artifact(session, artifact_id, issuer=issuer, now=now)
     return content_response(request, runtime.context.store, artifact)

@@ -11,8 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from app.db.tables import Artifact
+from app.security.scopes import Scope
+from app.services.projects import ensure_default_project
+from app.settings import Settings
 from app.storage.keys import blob_key
 from tests.integration.api.callers import Caller
+from tests.integration.api.conftest import run_app
 from tests.integration.api.runs import finished_job
 
 REPORT = b'{"pairs": []}'
@@ -198,6 +202,39 @@ class TestLinks:
         query = self.link(caller, job_id).partition("?")[2]
 
         assert caller.app.client.get(f"/downloads/{other}?{query}").status_code == 401
+
+    def test_link_ends_with_the_key_that_made_it(self, caller: Caller, job_id: str) -> None:
+        maker = caller.with_scopes(Scope.JOBS_READ, Scope.ARTIFACTS_READ)
+        key_id = maker.get("/v1/me").json()["key"]["id"]
+        link, kept = self.link(maker, job_id), self.link(caller, job_id)
+        assert caller.app.client.get(link).content == REPORT
+
+        assert caller.request("DELETE", f"/v1/api-keys/{key_id}").status_code == 204
+
+        assert caller.app.client.get(link).status_code == 401
+        assert caller.app.client.get(kept).content == REPORT
+
+    def test_link_cannot_be_ascribed_to_another_key(self, caller: Caller, job_id: str) -> None:
+        link = self.link(caller, job_id)
+        issuer = caller.get("/v1/me").json()["key"]["id"]
+        other = caller.with_scopes(Scope.JOBS_READ).get("/v1/me").json()["key"]["id"]
+
+        for instead in (other, ""):
+            changed = link.replace(f"issuer={issuer}", f"issuer={instead}")
+            assert changed != link
+            assert caller.app.client.get(changed).status_code == 401
+
+    def test_link_of_a_service_without_keys_needs_none(self, sqlite_settings: Settings) -> None:
+        settings = sqlite_settings.model_copy(update={"auth_mode": "disabled"})
+        with run_app(settings) as running:
+            project_id = ensure_default_project(running.database).project_id
+            anyone = Caller(running, project_id, "")
+            running.client.headers["Host"] = "localhost"
+
+            link = self.link(anyone, finished_job(anyone, FILES))
+
+            assert "issuer=&" in link
+            assert running.client.get(link).content == REPORT
 
     @pytest.mark.parametrize("seconds", [59, 86_401])
     def test_life_of_a_link_is_bounded(self, caller: Caller, job_id: str, seconds: int) -> None:

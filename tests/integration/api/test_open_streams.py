@@ -77,7 +77,8 @@ class TestDeadKeys:
         headers = {"Authorization": f"Bearer {reader.key}", "Accept": accept}
         url = f"{live}/v1/jobs/{job_id}/{path}"
 
-        with httpx.stream("GET", url, headers=headers, timeout=20) as stream:
+        # Less than the 15 s between two comments of a stream, which would be waited for for ever.
+        with httpx.stream("GET", url, headers=headers, timeout=12) as stream:
             assert stream.status_code == 200
             assert caller.request("DELETE", f"/v1/api-keys/{key_id}").status_code == 204
             text = stream.read().decode()
