@@ -24,7 +24,7 @@ from app.domain.errors import (
     Unavailable,
     ValidationFailed,
 )
-from app.domain.findings import did_you_mean, findings_of
+from app.domain.findings import MAX_FINDINGS, did_you_mean, findings_of, limited
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 DEFAULT_RETRY_S = 5
@@ -101,12 +101,13 @@ async def _on_invalid_request(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class
     errors = list(exc.errors())
     body_errors = [_below_body(error) for error in errors if error["loc"][0] == "body"]
+    parameter_errors = [error for error in errors if error["loc"][0] != "body"]
+    parameters = (_parameter_finding(error, request) for error in parameter_errors)
     findings = [
         *findings_of(body_errors, _body_model(request)),
-        *(_parameter_finding(error, request) for error in errors if error["loc"][0] != "body"),
+        *limited(parameters, len(parameter_errors)),
     ]
-    first = findings[0]
-    error = ValidationFailed(_summary(first, len(findings)), findings=findings)
+    error = ValidationFailed(_summary(findings[0], len(findings)), findings=findings)
     return problem_response(request.scope, error)
 
 
@@ -175,5 +176,6 @@ def _query_names(request: Request) -> set[str]:
 
 
 def _summary(first: Finding, count: int) -> str:
-    more = "" if count == 1 else f" ({count} findings in all)"
+    shown = f"{count} findings in all" if count <= MAX_FINDINGS else f"over {MAX_FINDINGS} findings"
+    more = "" if count == 1 else f" ({shown})"
     return f"{first.message}{more}"

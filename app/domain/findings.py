@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -12,6 +13,11 @@ from app.domain.errors import Finding
 
 Location = tuple[int | str, ...]
 SHOWN_CHOICES = 20
+# One body of 1 MiB can be wrong in 100,000 places, and each finding costs time and bytes.
+MAX_FINDINGS = 50
+# No pointer to a field that exists is as long; a body can name a key of a megabyte.
+MAX_POINTER_LENGTH = 300
+_COMPARED_LENGTH = 64
 
 _EXPECTED = {
     "string_type": "text in quotes",
@@ -36,23 +42,37 @@ _COUNT = re.compile(r"^\w+ should have (at (?:least|most) \d+ items?) after vali
 
 
 def json_pointer(location: Iterable[int | str]) -> str:
-    """Write a location as an RFC 6901 JSON pointer."""
-    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in location)
-    return "".join(f"/{part}" for part in parts)
+    """Write a location as an RFC 6901 JSON pointer, cut where it is too long to be shown."""
+    pointer = ""
+    for part in location:
+        shown = str(part)[: MAX_POINTER_LENGTH + 1].replace("~", "~0").replace("/", "~1")
+        pointer += f"/{shown}"
+        if len(pointer) > MAX_POINTER_LENGTH:
+            return f"{pointer[:MAX_POINTER_LENGTH]}..."
+    return pointer
+
+
+def limited(found: Iterable[Finding], count: int) -> tuple[Finding, ...]:
+    """Take the first of `count` findings, none beyond them, and a note on how many more are."""
+    shown = tuple(dict.fromkeys(islice(found, MAX_FINDINGS)))
+    if count <= MAX_FINDINGS:
+        return shown
+    message = f"There are {count - MAX_FINDINGS} more findings; correct the ones above first."
+    return (*shown, Finding("", "more_findings", message))
 
 
 def findings_of(
     errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | None, *, prefix: Location = ()
 ) -> tuple[Finding, ...]:
-    """Rewrite pydantic's errors about `model` as findings below `prefix`."""
-    found = [_finding(error, model, prefix) for error in errors if not _is_echo(error)]
-    return tuple(dict.fromkeys(found))
+    """Rewrite pydantic's errors about `model` as findings below `prefix`, as many as are shown."""
+    own = [error for error in errors if not _is_echo(error)]
+    return limited((_finding(error, model, prefix) for error in own), len(own))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Give a sentence that names what was probably meant, or what there is."""
     choices = sorted(known)
-    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name[:_COMPARED_LENGTH], choices, n=1, cutoff=0.6)
     if close:
         return f"Did you mean {close[0]!r}?"
     if not choices:
@@ -66,7 +86,8 @@ def _finding(error: Mapping[str, Any], model: type[BaseModel] | None, prefix: Lo
     code = str(error["type"])
     if code == "extra_forbidden":
         known = _field_names(model, location[:-1])
-        message = f"Unknown field {location[-1]!r}. {did_you_mean(str(location[-1]), known)}"
+        hint = did_you_mean(str(location[-1]), known)
+        message = f"Unknown field {_quoted(str(location[-1]))}. {hint}"
         code = "unknown_field"
     elif code == "missing" and not location:
         message = "Send a JSON object as the body."
@@ -79,6 +100,10 @@ def _finding(error: Mapping[str, Any], model: type[BaseModel] | None, prefix: Lo
     else:
         message = _sentence(str(error["msg"]))
     return Finding(json_pointer((*prefix, *location)), code, message)
+
+
+def _quoted(name: str) -> str:
+    return repr(name if len(name) <= _COMPARED_LENGTH else f"{name[:_COMPARED_LENGTH]}...")
 
 
 def _is_echo(error: Mapping[str, Any]) -> bool:

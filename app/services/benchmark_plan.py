@@ -45,7 +45,7 @@ def _resolved(
     try:
         config = found.config.model_validate(asked.config)
     except ValidationError as exc:
-        errors: list[Any] = list(exc.errors(include_url=False, include_context=False))
+        errors: list[Any] = list(exc.errors(include_url=False))
         place = ("evaluation", "benchmarks", index, "config")
         findings = findings_of(errors, found.config, prefix=place)
         raise ConfigInvalid(f"The config does not fit {found.name}.", findings=findings) from exc

@@ -21,7 +21,7 @@ from app.domain.errors import (
     ValidationFailed,
 )
 from app.domain.estimate import Estimate, Workload, estimate
-from app.domain.findings import did_you_mean, findings_of
+from app.domain.findings import did_you_mean, findings_of, limited
 from app.domain.gguf_families import gguf_findings, gguf_warnings
 from app.domain.ids import IdPrefix, format_id, parse_id
 from app.domain.models import FileFact, ModelFacts
@@ -181,7 +181,7 @@ def _read_config(method: MethodDescriptor, config: dict[str, Any]) -> MethodConf
 
 
 def _config_error(method: MethodDescriptor, exc: ValidationError) -> ConfigInvalid:
-    errors: Iterable[Any] = exc.errors(include_url=False, include_context=False)
+    errors: Iterable[Any] = exc.errors(include_url=False)
     findings = findings_of(list(errors), method.config, prefix=("config",))
     return ConfigInvalid(f"The config does not fit {method.name}.", findings=findings)
 
@@ -270,11 +270,15 @@ def _check(
     result = method.check(resolved, facts)
     if result.incompatible:
         detail = f"{method.name} cannot work on this model."
-        raise MethodModelIncompatible(detail, findings=result.incompatible)
+        raise MethodModelIncompatible(detail, findings=_shown(result.incompatible))
     if result.invalid:
         detail = f"The config does not fit {method.name} on this model."
-        raise ConfigInvalid(detail, findings=result.invalid)
+        raise ConfigInvalid(detail, findings=_shown(result.invalid))
     return resolved, result
+
+
+def _shown(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    return limited(findings, len(findings))
 
 
 def _check_outputs(

@@ -1,11 +1,13 @@
 """Validation errors as findings."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
-from app.domain.findings import did_you_mean, findings_of, json_pointer
+from app.domain.errors import Finding
+from app.domain.findings import MAX_FINDINGS, did_you_mean, findings_of, json_pointer, limited
 from app.schemas.base import Labels
 
 
@@ -126,3 +128,22 @@ def test_number_of_items_is_told_without_words_of_python(field: type, message: s
         model.model_validate({"items": {} if field == dict[str, int] else []})
 
     assert [one.message for one in findings_of(error.value.errors(), model)] == [message]
+
+
+def test_no_finding_is_made_beyond_those_that_are_shown() -> None:
+    made = []
+
+    def find() -> Iterator[Finding]:
+        for number in range(1000):
+            made.append(number)
+            yield Finding(f"/{number}", "unknown_field", "Leave it out.")
+
+    found = limited(find(), 1000)
+
+    assert len(made) == MAX_FINDINGS
+    assert [one.pointer for one in found[:-1]] == [f"/{n}" for n in range(MAX_FINDINGS)]
+    assert found[-1].message == "There are 950 more findings; correct the ones above first."
+
+
+def test_long_pointer_is_cut() -> None:
+    assert json_pointer(("k" * 1_000_000, 5)) == "/" + "k" * 299 + "..."

@@ -14,7 +14,7 @@ from app.catalog.fairness_pruning.presets import (
     GLOBAL_BIAS_WEIGHT,
     fill_in,
 )
-from app.catalog.fairness_pruning.sections import GenerationConfig, LayerIndex, StrictFloat
+from app.catalog.fairness_pruning.sections import GenerationConfig, LayerIndices, StrictFloat
 from app.catalog.fairness_pruning.selecting import SelectingConfig
 
 Plot = Literal["mean_diff", "pca", "heatmap", "layer_neuron"]
@@ -74,7 +74,7 @@ class FairnessPruningConfig(SelectingConfig):
         ),
         examples=[["mean_diff", "pca", "heatmap"]],
     )
-    plot_layers: tuple[LayerIndex, ...] | None = Field(
+    plot_layers: LayerIndices | None = Field(
         default=None,
         title="Layers to plot",
         description=(

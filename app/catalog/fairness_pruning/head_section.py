@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, model_validator
 from pydantic_core import PydanticCustomError
 
-from app.catalog.fairness_pruning.sections import LayerKey, NeuronIndex, StrictFloat
+from app.catalog.fairness_pruning.sections import LayerKey, NeuronIndices, StrictFloat
 
 HEAD_AMOUNTS = ("heads_per_layer", "fraction", "head_indices")
 
@@ -33,14 +33,12 @@ class AttentionHeadsConfig(BaseModel):
         ),
         examples=[0.1],
     )
-    head_indices: dict[LayerKey, Annotated[tuple[NeuronIndex, ...], Field(min_length=1)]] | None = (
-        Field(
-            default=None,
-            title="Heads by index",
-            description="Exactly these query heads, by layer number; nothing is scored.",
-            examples=[{"0": [3], "5": [0, 7]}],
-            min_length=1,
-        )
+    head_indices: dict[LayerKey, NeuronIndices] | None = Field(
+        default=None,
+        title="Heads by index",
+        description="Exactly these query heads, by layer number; nothing is scored.",
+        examples=[{"0": [3], "5": [0, 7]}],
+        min_length=1,
     )
     mode: Literal["zero", "remove"] = Field(
         default="zero",

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from app.catalog.fairness_pruning.presets import pair_set_references
 from app.catalog.pair_sets import pair_set_names
+from app.domain.text import storable
 
 Split = Literal["selection", "holdout"]
 
@@ -81,6 +82,14 @@ def _few_categories(pairs: "tuple[PromptPair, ...]") -> "tuple[PromptPair, ...]"
     return pairs
 
 
+def _not_too_many(value: object) -> object:
+    """Count before any pair is read: the library collects the faults of all pairs first."""
+    if isinstance(value, list | tuple) and len(value) > MAX_PAIRS:
+        counts = {"field_type": "Tuple", "max_length": MAX_PAIRS, "actual_length": len(value)}
+        raise PydanticKnownError("too_long", counts)
+    return value
+
+
 def _known_sets_only(value: object) -> object:
     """Report a set name that was left unexpanded, which is one that does not exist."""
     if isinstance(value, str) or pair_set_references(value):
@@ -88,7 +97,10 @@ def _known_sets_only(value: object) -> object:
         raise PydanticCustomError(
             "unknown_pair_set",
             "No built-in pair set is called {unknown}; there are: {known}.",
-            {"unknown": ", ".join(unknown), "known": ", ".join(pair_set_names())},
+            {
+                "unknown": storable(", ".join(unknown), limit=300),
+                "known": ", ".join(pair_set_names()),
+            },
         )
     return value
 
@@ -108,6 +120,7 @@ PromptPairs = Annotated[
     tuple[PromptPair, ...],
     Field(max_length=MAX_PAIRS),
     BeforeValidator(_known_sets_only),
+    BeforeValidator(_not_too_many),
     AfterValidator(_few_categories),
     Field(json_schema_extra=_offer_set_names),
 ]

@@ -28,6 +28,9 @@ StrictFloat = Annotated[float, Field(strict=True)]
 LayerIndex = Annotated[StrictInt, Field(ge=0)]
 LayerKey = Annotated[LayerIndex, BeforeValidator(_integer_key)]
 NeuronIndex = Annotated[StrictInt, Field(ge=0)]
+# Not every wrong index is named: there may be 100,000 of them.
+LayerIndices = Annotated[tuple[LayerIndex, ...], Field(fail_fast=True)]
+NeuronIndices = Annotated[tuple[NeuronIndex, ...], Field(min_length=1, fail_fast=True)]
 FractionOfLayer = Annotated[StrictFloat, Field(ge=0, lt=1)]
 
 

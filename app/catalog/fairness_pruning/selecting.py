@@ -9,9 +9,9 @@ from app.catalog.fairness_pruning.pairs import Prompt
 from app.catalog.fairness_pruning.presets import DEFAULT_FRACTION
 from app.catalog.fairness_pruning.sections import (
     FractionOfLayer,
-    LayerIndex,
+    LayerIndices,
     LayerKey,
-    NeuronIndex,
+    NeuronIndices,
     StrictFloat,
 )
 
@@ -31,7 +31,7 @@ class SelectingConfig(MeasuringConfig):
         examples=["ppm"],
     )
     calibration_texts: (
-        Annotated[tuple[Prompt, ...], Field(min_length=1, max_length=2000)] | None
+        Annotated[tuple[Prompt, ...], Field(min_length=1, max_length=2000, fail_fast=True)] | None
     ) = Field(
         default=None,
         title="Calibration texts",
@@ -81,16 +81,14 @@ class SelectingConfig(MeasuringConfig):
         description="Neurons to remove from the whole model; with scope `global` only.",
         examples=[64],
     )
-    neuron_indices: (
-        dict[LayerKey, Annotated[tuple[NeuronIndex, ...], Field(min_length=1)]] | None
-    ) = Field(
+    neuron_indices: dict[LayerKey, NeuronIndices] | None = Field(
         default=None,
         title="Neurons by index",
         description="Exactly these neurons, by layer number; nothing is scored.",
         examples=[{"0": [12, 20, 105]}],
         min_length=1,
     )
-    layers: Annotated[tuple[LayerIndex, ...], Field(min_length=1)] | None = Field(
+    layers: Annotated[LayerIndices, Field(min_length=1)] | None = Field(
         default=None,
         title="Layers",
         description=(

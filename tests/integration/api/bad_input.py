@@ -102,6 +102,20 @@ ROWS = [
         b'{"config": {"pairs": [' + b"1," * 10_000 + b"1]}}",
         pointer="/config/pairs",
     ),
+    job(
+        "too many keys",
+        "validation_failed",
+        "at most 1000 keys",
+        "/config",
+        config={str(n): n for n in range(1001)},
+    ),
+    job(
+        "too many keys in all",
+        "validation_failed",
+        "at most 30000 keys in all",
+        "",
+        config={"a": [{str(n): n for n in range(1000)}] * 31},
+    ),
     raw(
         "long text",
         422,
