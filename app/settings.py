@@ -95,7 +95,9 @@ class Settings(BaseSettings):
         "`DEBIAS_SECRET_KEY`. The environment and `.env` win.",
     )
     public_url: AnyHttpUrl | None = Field(
-        default=None, description="URL under which clients reach the API; used in links."
+        default=None,
+        description="URL under which clients reach the API; used in links. Unset, links begin with "
+        "the `Host` of the request.",
     )
     trusted_proxies: CommaSeparated = Field(
         default=(),

@@ -163,7 +163,6 @@ REMOVALS: Mapping[str, Removal] = {
     ),
     "T39": Removal("app/cli/servers.py", 'if settings.auth_mode == "disabled":', "if False:"),
     "T40": Removal("workers/runtime/results.py", "or any(step.is_symlink() for step in steps)", ""),
-    "T41": Removal("app/domain/findings.py", "islice(found, MAX_FINDINGS)", "found"),
     "T41": Removal(
         "app/api/watcher.py", "or self._by_project[project] >= MAX_WATCHES_PER_PROJECT", ""
     ),
@@ -173,6 +172,7 @@ REMOVALS: Mapping[str, Removal] = {
         "if issuer and (key_id is None or not live_keys(session, [key_id], now=now)):",
         "if False:",
     ),
+    "T44": Removal("app/domain/findings.py", "islice(found, MAX_FINDINGS)", "found"),
 }
 
 
