@@ -68,6 +68,7 @@ while left():
 """
 
 
+@pytest.mark.timeout(600)  # processes that start while others work need their time
 @pytest.mark.parametrize(
     ("racers", "jobs"), [(3, 30), pytest.param(8, 500, marks=pytest.mark.slow)]
 )
