@@ -20,6 +20,10 @@ _SILU = ("silu", "swish")
 _PLAIN_ROPE = ("default",)
 _MAX_SHOWN = 80
 _SCALED_ROPE = ("default", "linear", "llama3")
+# Lengths are written with 32 bits, whatever the weights are; all else in single precision.
+_LENGTHS = ("max_position_embeddings", "n_positions", "sliding_window")
+_LENGTH_LIMIT = 2**32
+_LARGEST_SINGLE = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +188,7 @@ def gguf_findings(facts: ModelFacts) -> tuple[Finding, ...]:
         *_rope_reasons(facts.config, family),
         *_shape_reasons(facts, family),
         *_window_reasons(facts.config, family),
+        *_number_reasons(facts.config),
     ]
     return tuple(
         Finding(POINTER, "gguf_unsupported_config", f"{reason} Leave gguf out of the formats.")
@@ -299,3 +304,21 @@ def _window_reasons(config: Mapping[str, Any], family: GgufFamily) -> Iterator[s
             "config.json has `layer_types` in another order than readers of GGUF, where every "
             f"layer number {family.window_pattern} attends without a window."
         )
+
+
+def _number_reasons(config: Mapping[str, Any]) -> Iterator[str]:
+    for field in _LENGTHS:
+        value = config.get(field)
+        if type(value) is int and not 0 <= value < _LENGTH_LIMIT:
+            yield f"config.json has `{field}` {_shown(value)}, which a GGUF file cannot hold."
+    for field, value in _numbers(config):
+        if field not in _LENGTHS and abs(value) > _LARGEST_SINGLE:
+            yield f"config.json has `{field}` {_shown(value)}, which a GGUF file cannot hold."
+
+
+def _numbers(section: Mapping[str, Any]) -> Iterator[tuple[str, int | float]]:
+    for field, value in section.items():
+        if type(value) in (int, float):
+            yield field, value
+        elif isinstance(value, Mapping):
+            yield from _numbers(value)

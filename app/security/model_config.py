@@ -7,6 +7,7 @@ from typing import Any
 
 from app.domain.errors import Finding, MethodModelIncompatible
 from app.domain.native_tensors import NATIVE_MODEL_TYPES
+from app.security.config_values import refuse_unknown_names
 from app.security.safetensors_check import LFS_POINTER_START, unsafe
 from app.security.strict_json import BrokenJson, parse_object, printable
 
@@ -83,6 +84,7 @@ def clean_config(config: Mapping[str, Any]) -> CleanedConfig:
         )
     _refuse_quantized(config)
     _refuse_code_selectors(config)
+    refuse_unknown_names(config)
     named_code = any(key in _CODE_REFERENCES for key, _ in _walk(config))
     if named_code and model_type not in NATIVE_MODEL_TYPES:
         raise unsafe(

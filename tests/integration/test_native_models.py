@@ -10,11 +10,14 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 from transformers.activations import ACT2FN
+from transformers.configuration_utils import _LEGACY_LAYER_TYPE_REMAP, ALLOWED_LAYER_TYPES
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from app.domain.models import TensorFact
 from app.domain.native_derived import DERIVED_FAMILIES
 from app.domain.native_tensors import ACTIVATIONS, NATIVE_MODEL_TYPES
+from app.security.config_values import DTYPES, LAYER_TYPES, ROPE_TYPES
 from app.security.model_config import KEYED_MODEL_TYPES, clean_config
 from app.security.native_tensors import verify_native_tensors
 from tests.tiny_models import SETTINGS, save_tiny_model
@@ -28,6 +31,12 @@ def test_no_key_of_the_library_is_dropped(model_type: str) -> None:
     config |= {"model_type": model_type, "rope_theta": 1e4, "rope_scaling": None}
 
     assert clean_config(config).config.keys() == config.keys()
+
+
+def test_every_name_of_the_library_is_known() -> None:
+    assert set(ALLOWED_LAYER_TYPES) | set(_LEGACY_LAYER_TYPE_REMAP) == LAYER_TYPES
+    assert set(ROPE_INIT_FUNCTIONS) <= ROPE_TYPES
+    assert all(isinstance(getattr(torch, name), torch.dtype) for name in DTYPES)
 
 
 # Every switch of a family that adds or takes away tensors, the other way round than by default.

@@ -49,6 +49,11 @@ SPANNING = {"hidden_size": 64, "num_attention_heads": 4}
     ("model_type", "config", "reason"),
     [
         ("llama", {"hidden_act": "gelu"}, "hidden_act"),
+        ("llama", {"max_position_embeddings": 10**12}, "`max_position_embeddings` 1000000000000,"),
+        ("llama", {"max_position_embeddings": 2**32 - 1}, None),
+        ("gpt2", {"n_positions": -1}, "`n_positions` -1,"),
+        ("llama", {"rope_parameters": {"rope_theta": 1e39}}, "`rope_theta` 1e+39,"),
+        ("llama", {"rope_theta": 1e10}, None),
         ("llama", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "'dynamic'"),
         ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "'yarn'"),
         ("phi3", {"rope_scaling": {"type": "longrope"}}, "'longrope'"),

@@ -73,6 +73,45 @@ def test_missing_model_type_is_named(value: object) -> None:
     assert caught.value.findings[0].code == "model_type_missing"
 
 
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [
+        ("torch_dtype", {"torch_dtype": "os"}),
+        ("dtype", {"dtype": 7}),
+        ("dtype", {"text_config": {"dtype": "int8"}}),
+        ("layer_types", {"layer_types": ["full_attention", "evil"]}),
+        ("layer_types", {"layer_types": "full_attention"}),
+        ("rope_scaling.type", {"rope_scaling": {"type": "evil"}}),
+        ("rope_scaling.rope_type", {"rope_scaling": {"rope_type": ["yarn"]}}),
+        ("rope_parameters.rope_type", {"rope_parameters": {"full": {"rope_type": "evil"}}}),
+    ],
+)
+def test_name_that_the_library_does_not_know_is_refused_with_its_key(
+    key: str, keys: dict[str, Any]
+) -> None:
+    with pytest.raises(UnsafeModelFormat) as caught:
+        clean_config(with_keys(**keys))
+
+    (finding,) = caught.value.findings
+    assert finding.code == "config_invalid"
+    assert key in finding.message
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"torch_dtype": "bfloat16"},
+        {"dtype": None},
+        {"layer_types": ["full_attention", "sliding_attention"]},
+        {"rope_scaling": None},
+        {"rope_scaling": {"type": "linear", "factor": 2.0}},
+        {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e6}}},
+    ],
+)
+def test_names_that_the_library_knows_are_kept(keys: dict[str, Any]) -> None:
+    assert clean_config(with_keys(**keys)).config == with_keys(**keys)
+
+
 def test_own_code_of_a_native_type_is_dropped_with_a_warning() -> None:
     cleaned = clean_config(with_keys(auto_map=AUTO_MAP))
 
