@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
-from app.api.errors import install_error_handlers
+from app.api.errors import install_error_handlers, refuse_shadowed
 from app.api.middleware import (
     FaultMiddleware,
     HeadMiddleware,
@@ -61,7 +61,9 @@ def create_app(settings: Settings, *, maintenance: bool = True) -> FastAPI:
     )
     app.state.registry = registry
     for router in ROUTERS:
-        app.include_router(router, dependencies=[Depends(refuse_repeated)])
+        app.include_router(
+            router, dependencies=[Depends(refuse_shadowed), Depends(refuse_repeated)]
+        )
     install_error_handlers(app)
     install_openapi(app)
     install_reference(app)

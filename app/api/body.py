@@ -36,7 +36,7 @@ BODY_DEADLINE_S = 20.0
 async def read_json_body(
     headers: Headers, receive: Receive, max_bytes: int
 ) -> tuple[bytes, dict[str, Any] | None]:
-    """Read the body and the object in it; an empty body gives None.
+    """Read the body and the object in it; none, or null, gives None.
 
     Raises
     ------
@@ -45,10 +45,13 @@ async def read_json_body(
         broken JSON, and text, numbers or arrays that no field may hold.
     """
     _require_plain(headers)
+    _require_fitting_length(headers, max_bytes)
     body = await _read_in_time(receive, max_bytes)
     if not body:
         return body, None
     _require_json(headers)
+    if body.strip() == b"null":
+        return b"", None
     try:
         value = parse_object(body, max_bytes=max_bytes)
     except BrokenJson as exc:
@@ -81,9 +84,24 @@ async def _read_bounded(receive: Receive, max_bytes: int) -> bytes:
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
         if size > max_bytes:
-            raise TooLarge(f"The body is larger than the limit of {max_bytes} bytes.")
+            raise _too_large(max_bytes)
         more = message.get("more_body", False)
     return b"".join(chunks)
+
+
+def _require_fitting_length(headers: Headers, max_bytes: int) -> None:
+    """Refuse what says that it is too large, before any of it is read."""
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    # What is left of the body is not read, so no other request can follow it.
+    return TooLarge(
+        f"The body is larger than the limit of {max_bytes} bytes.",
+        headers={"Connection": "close"},
+    )
 
 
 def _require_plain(headers: Headers) -> None:

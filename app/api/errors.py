@@ -117,19 +117,49 @@ async def _on_http_exception(request: Request, exc: Exception) -> Response:
     if exc.status_code == 404:
         error = NotFound("There is nothing at this path. Paths have no slash at the end.")
     elif exc.status_code == 405:
-        allowed = ", ".join(_allowed_methods(request))
-        detail = f"This path answers {allowed} only."
-        error = MethodNotAllowed(detail, headers={"Allow": allowed})
+        error = _method_not_allowed(request)
     return problem_response(request.scope, error)
+
+
+async def refuse_shadowed(request: Request) -> None:
+    """Refuse `GET /v1/jobs/estimate`: a path of its own is no id, whatever the method.
+
+    Raises
+    ------
+    MethodNotAllowed
+        The request reached the route of an id, but another route has its very path.
+    """
+    path = request.url.path
+    if getattr(request.scope.get("route"), "path", path) != path and path in _own_paths(request):
+        raise _method_not_allowed(request)
+
+
+def _own_paths(request: Request) -> frozenset[str]:
+    """Paths without parameters, found at the first request."""
+    state = request.app.state
+    if not hasattr(state, "own_paths"):
+        paths = (context.original_route for context in iter_route_contexts(request.app.routes))
+        state.own_paths = frozenset(route.path for route in paths if isinstance(route, Route))
+    found: frozenset[str] = state.own_paths
+    return found
+
+
+def _method_not_allowed(request: Request) -> MethodNotAllowed:
+    allowed = ", ".join(_allowed_methods(request))
+    return MethodNotAllowed(f"This path answers {allowed} only.", headers={"Allow": allowed})
 
 
 def _allowed_methods(request: Request) -> list[str]:
     """Join the methods of all routes of a path: the framework names those of the first alone."""
-    methods: set[str] = set()
-    for context in iter_route_contexts(request.app.routes):
-        route = context.original_route
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
-            methods |= route.methods or set()
+    found = (context.original_route for context in iter_route_contexts(request.app.routes))
+    routes = [
+        route
+        for route in found
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+    ]
+    # What has this very path goes before routes that would take its last part for an id.
+    own = [route for route in routes if route.path == request.url.path]
+    methods = {method for route in own or routes for method in route.methods or ()}
     return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 

@@ -75,6 +75,21 @@ class SecurityHeadersMiddleware:
         await self._app(scope, receive, send_guarded)
 
 
+class OneHostMiddleware:
+    """Refuse HTTP/1.1 without exactly one `Host` (RFC 9112): two are read differently by two."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] == "http" and scope["http_version"] == "1.1":
+            count = len(Headers(scope=scope).getlist("host"))
+            if count != 1:
+                raise BadRequest(f"Send one Host header; the request has {count or 'none'}.")
+        await self._app(scope, receive, send)
+
+
 class LoopbackHostMiddleware:
     """Refuse requests that name another host, where nobody is asked for a key.
 
@@ -115,12 +130,13 @@ def browser_middleware(settings: Settings) -> list[Middleware]:
 
 
 def host_middleware(settings: Settings) -> list[Middleware]:
-    """Make the check of `Host`; with keys there is none, as a stranger's page has no key."""
+    """Make the checks of `Host`; with keys any name will do, as a stranger's page has no key."""
+    stack = [Middleware(OneHostMiddleware)]
     if settings.auth_mode == "keys":
-        return []
+        return stack
     public = settings.public_url.host if settings.public_url else None
     names = LOOPBACK_NAMES | ({public} if public else frozenset())
-    return [Middleware(LoopbackHostMiddleware, names=names)]
+    return [*stack, Middleware(LoopbackHostMiddleware, names=names)]
 
 
 def _host_name(header: str) -> str:

@@ -1,5 +1,6 @@
 """What all request and response bodies share."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -8,6 +9,7 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -23,6 +25,7 @@ ItemT = TypeVar("ItemT")
 LABEL_KEY = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$"
 MAX_LABELS = 32
 MAX_TEXT = 4096
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 Timestamp = Annotated[
     datetime,
@@ -30,6 +33,13 @@ Timestamp = Annotated[
     Field(json_schema_extra={"format": "date-time"}),
 ]
 """A moment in UTC, shown as RFC 3339 with milliseconds and `Z`."""
+
+
+def _require_written_time(value: object) -> object:
+    """Refuse a number: the library would take it for seconds since 1970."""
+    if isinstance(value, datetime) or (isinstance(value, str) and _DATE.match(value)):
+        return value
+    raise PydanticCustomError("datetime_type", "Give a time such as 2026-01-31T12:00:00Z.")
 
 
 def _refuse_time_beyond_utc(value: datetime) -> datetime:
@@ -43,10 +53,14 @@ def _refuse_time_beyond_utc(value: datetime) -> datetime:
     return value
 
 
-Moment = Annotated[datetime, AfterValidator(_refuse_time_beyond_utc)]
+Moment = Annotated[
+    datetime, BeforeValidator(_require_written_time), AfterValidator(_refuse_time_beyond_utc)
+]
 """A time in a request; whether it needs a zone is for the field to say."""
 
-AwareMoment = Annotated[AwareDatetime, AfterValidator(_refuse_time_beyond_utc)]
+AwareMoment = Annotated[
+    AwareDatetime, BeforeValidator(_require_written_time), AfterValidator(_refuse_time_beyond_utc)
+]
 """A time with a zone in a request."""
 
 JsonObject = dict[str, Any]

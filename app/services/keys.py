@@ -242,7 +242,7 @@ def _successors_end(u: UnitOfWork, old: ApiKey) -> datetime | None:
 
 def _bad_expiry(code: str, message: str) -> ValidationFailed:
     finding = Finding("/expires_at", code, message)
-    return ValidationFailed("A key cannot have this expiry.", findings=[finding])
+    return ValidationFailed(message, findings=[finding])
 
 
 def _found(key: ApiKey | None) -> ApiKey:

@@ -222,6 +222,23 @@ ROWS = [
         parameter="dryrun",
     ),
     get(
+        "number as a time",
+        422,
+        "validation_failed",
+        "Give a time such as",
+        "/v1/jobs?created_before=0.5",
+        parameter="created_before",
+    ),
+    get(
+        "number as the end of a period",
+        422,
+        "validation_failed",
+        "Give a time such as",
+        "/v1/usage?to=0.5",
+        parameter="to",
+    ),
+    raw("null", 422, "validation_failed", "Send a JSON object", b"null"),
+    get(
         "repeated parameter",
         400,
         "bad_request",

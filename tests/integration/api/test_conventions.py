@@ -20,6 +20,9 @@ from tests.fixtures.database import make_project
 from tests.integration.api.callers import JOB, Caller, make_key
 from tests.integration.api.runs import finished_job
 
+JSON = {"Content-Type": "application/json"}
+UNKNOWN_JOB = "job_01m2a5mqf0e0xbzqz2r9m8j4nd"
+
 
 def test_problem_has_all_members_of_rfc_9457(caller: Caller) -> None:
     problem = caller.get("/v1/jobs/job_1").json()
@@ -70,6 +73,8 @@ def test_every_get_also_answers_head(caller: Caller) -> None:
         ("/v1/jobs", "GET, HEAD, POST"),
         ("/v1/jobs/job_1", "DELETE, GET, HEAD, PATCH"),
         ("/v1/jobs/job_1/cancel", "POST"),
+        ("/v1/jobs/estimate", "POST"),
+        ("/v1/jobs/summary", "GET, HEAD"),
         ("/openapi.json", "GET, HEAD"),
     ],
 )
@@ -79,6 +84,24 @@ def test_wrong_method_is_told_all_the_right_ones(caller: Caller, path: str, allo
     assert answer.status_code == 405
     assert answer.headers["allow"] == allowed
     assert allowed in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/v1/jobs/estimate"), ("DELETE", "/v1/jobs/estimate"), ("PATCH", "/v1/jobs/summary")],
+)
+def test_path_of_its_own_is_not_taken_for_an_id(caller: Caller, method: str, path: str) -> None:
+    answer = caller.request(method, path)
+
+    assert answer.status_code == 405
+    assert answer.headers["allow"] in ("POST", "GET, HEAD")
+
+
+@pytest.mark.parametrize("path", ["cancel", "retry"])
+def test_body_that_is_null_is_none(caller: Caller, path: str) -> None:
+    answer = caller.post(f"/v1/jobs/{UNKNOWN_JOB}/{path}", content=b" null ", headers=JSON)
+
+    assert answer.status_code == 404
 
 
 def test_schema_has_an_identity_and_a_tag(caller: Caller) -> None:

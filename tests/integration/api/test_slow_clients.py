@@ -194,3 +194,36 @@ def test_answer_beyond_the_limit_of_connections_is_a_problem_document(
 
 def test_server_does_not_say_what_it_runs_on(live: str) -> None:
     assert "server" not in httpx.get(f"{live}/livez").headers
+
+
+@pytest.mark.parametrize("more", [b"", b"Expect: 100-continue\r\n"], ids=["plain", "expect"])
+def test_body_that_says_it_is_too_large_is_refused_unread(
+    connection: Connection, more: bytes
+) -> None:
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+    connection.send(head + more + b"Content-Length: 1048577\r\n\r\n")
+    answer = connection.read_all()
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert problem_in(answer)["code"] == "too_large"
+
+
+def test_bytes_are_counted_where_no_length_is_given(connection: Connection) -> None:
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+
+    connection.send(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 17)
+    connection.send(b"0\r\n\r\n")
+    answer = connection.read_all()
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("hosts", [b"", b"Host: a\r\nHost: b\r\n"], ids=["none", "two"])
+def test_request_names_one_host(connection: Connection, hosts: bytes) -> None:
+    connection.send(b"GET /livez HTTP/1.1\r\n" + hosts + b"Connection: close\r\n\r\n")
+    answer = connection.read_all()
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert "Send one Host header" in str(problem_in(answer)["detail"])
