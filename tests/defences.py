@@ -173,6 +173,7 @@ REMOVALS: Mapping[str, Removal] = {
         "if False:",
     ),
     "T44": Removal("app/domain/findings.py", "islice(found, MAX_FINDINGS)", "found"),
+    "T45": Removal("app/api/turns.py", "AT_ONCE = 4", "AT_ONCE = 400"),
 }
 
 

@@ -1,5 +1,6 @@
 """Dependencies of routes: who is calling, with which scope, for which resource."""
 
+from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -79,6 +80,18 @@ SecretsManager = Annotated[Caller, Depends(RequireScope(Scope.SECRETS_MANAGE))]
 AuditReader = Annotated[Caller, Depends(RequireScope(Scope.AUDIT_READ))]
 Administrator = Annotated[Caller, Depends(RequireScope(Scope.ADMIN))]
 AnyCaller = Annotated[Caller, Depends(RequireScope(Scope.PROFILE_READ))]
+
+
+async def writers_turn(caller: JobsWriter) -> AsyncIterator[None]:
+    """Let a request that checks a job wait, without a thread, for a turn of its project."""
+    async with caller.runtime.turns.take(caller.principal.project_id):
+        yield
+
+
+async def readers_turn(caller: JobsReader) -> AsyncIterator[None]:
+    """Do the same for a request that only reads."""
+    async with caller.runtime.turns.take(caller.principal.project_id):
+        yield
 
 
 async def _job_id(job_id: Annotated[str, Path(description="`job_` and 26 characters.")]) -> UUID:

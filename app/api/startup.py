@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from app.api.rate_limits import limiter_of
 from app.api.readiness import ReadinessMonitor
 from app.api.state import Runtime
+from app.api.turns import ProjectTurns
 from app.api.watcher import JobWatcher
 from app.catalog.registry import load_benchmarks, load_registry
 from app.db.schema import require_current
@@ -68,7 +69,10 @@ def open_runtime(
         stack.callback(limiter.close)
         context = _context_of(settings, database, store, hub)
         signer = signer_of(settings)
-        yield Runtime(context, watcher, readiness, metrics, signer, limiter, collector, loops)
+        turns = ProjectTurns()
+        yield Runtime(
+            context, watcher, readiness, metrics, signer, limiter, turns, collector, loops
+        )
 
 
 def _context_of(

@@ -5,6 +5,7 @@ from typing import TypedDict
 
 from app.api.rate_limits import RateLimiter
 from app.api.readiness import ReadinessMonitor
+from app.api.turns import ProjectTurns
 from app.api.watcher import JobWatcher
 from app.dispatch.gc.collector import Collector
 from app.dispatch.maintenance import MaintenanceLoops
@@ -23,6 +24,7 @@ class Runtime:
     metrics: HttpMetrics
     signer: DownloadSigner
     limiter: RateLimiter
+    turns: ProjectTurns
     collector: Collector
     loops: MaintenanceLoops | None
 

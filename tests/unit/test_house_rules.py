@@ -35,7 +35,7 @@ CODE_LOADERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal",
 # Functions over all projects: start-up, authentication, a checked signature, operators' work, and
 # monitoring.
 OVER_ALL_PROJECTS = {
-    "keys.py": {"find_key", "note_key_use"},
+    "keys.py": {"find_key", "live_keys", "note_key_use"},
     "projects.py": {"count_waiting_of_all", "find_project", "add_project", "page_of_projects"},
     "artifacts.py": {"find_artifact"},
     "audit.py": {"page_of_all"},

@@ -8,7 +8,15 @@ from starlette.responses import JSONResponse
 
 from app.api.conditional import ExpectedVersions, is_unchanged, not_modified, version_tag
 from app.api.creating import create_once
-from app.api.deps import Caller, IdempotencyTicket, JobId, JobsReader, JobsWriter
+from app.api.deps import (
+    Caller,
+    IdempotencyTicket,
+    JobId,
+    JobsReader,
+    JobsWriter,
+    readers_turn,
+    writers_turn,
+)
 from app.api.job_filters import read_filters
 from app.api.job_views import job_body, job_counts, listed_bodies
 from app.api.negotiation import accepts_json
@@ -84,6 +92,7 @@ DRY_RUN: Responses = {
     response_model=JobBody,
     responses=DRY_RUN
     | problems(*BODY_PROBLEMS, *MODEL_PROBLEMS, IdempotencyKeyReused, *ROOM_PROBLEMS),
+    dependencies=[Depends(writers_turn, scope="function")],
 )
 def create_job(
     caller: JobsWriter,
@@ -111,6 +120,7 @@ def create_job(
     operation_id="estimateJob",
     summary="Validate a job and estimate its needs",
     responses=problems(*BODY_PROBLEMS),
+    dependencies=[Depends(readers_turn, scope="function")],
 )
 def estimate_job(caller: JobsReader, body: JobRequest) -> JobEstimate:
     """Do every validation of `createJob` and estimate memory and disk, storing nothing."""
