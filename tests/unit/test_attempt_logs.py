@@ -79,6 +79,30 @@ def test_a_traceback_is_readable(
     assert text.rstrip().endswith("ValueError: invalid literal for int() with base 10: 'no number'")
 
 
+def test_folders_and_ids_of_the_machine_are_not_shown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job_id = "0190aaaa-0000-7000-8000-000000000000"
+    root = tmp_path / f"{job_id}-1"
+    root.mkdir()
+    files = LogFiles(root, FakeClock(), shown_as={str(root): "<scratch>", job_id: "job_1"})
+
+    with worker_logging(capfd, "json"), capture(files, FakeClock()):
+        print(f"reading {root}/model of {job_id}")
+        try:
+            json.loads("{")
+        except ValueError:
+            log.exception("attempt_failed", job_id=job_id, folder=str(root))
+
+    lines = captured(files)
+    assert lines["stdout"] == [("info", "reading <scratch>/model of job_1")]
+    ((_, text),) = lines["log"]
+    assert text.startswith("attempt_failed folder=<scratch> job_id=job_1\n")
+    assert 'File "<evenhand>/tests/unit/test_attempt_logs.py"' in text
+    assert 'File "<python>/json/decoder.py"' in text
+    assert str(tmp_path) not in text
+
+
 def test_records_go_to_stderr_again_when_the_attempt_is_over(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

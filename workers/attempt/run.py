@@ -14,6 +14,7 @@ from app.db.repositories.execution import Claim
 from app.db.tables import Job
 from app.dispatch.endings import Ending, EndingWriter
 from app.domain.errors import JobFailure
+from app.domain.ids import IdPrefix, format_id
 from app.domain.states import Actor, AttemptOutcome, Phase
 from workers.attempt.journal import DatabaseUnreachable, Fenced, Journal
 from workers.attempt.log_shipping import LogShipper
@@ -222,7 +223,9 @@ class Attempt:
         if not self._services.capture_streams:
             yield
             return
-        files = LogFiles(layout.logs, self._clock)
+        job_id = self._claim.job_id
+        shown_as = {str(layout.root): "<scratch>", str(job_id): format_id(IdPrefix.JOB, job_id)}
+        files = LogFiles(layout.logs, self._clock, shown_as=shown_as)
         self._shipper = LogShipper(self._services, self._journal, self._claim, files)
         with capture(files, self._clock):
             self._shipper.start()

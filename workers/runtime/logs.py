@@ -7,7 +7,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,6 +28,12 @@ CHUNK_BYTES = 1024 * 1024
 STREAM_LIMIT = 64 * 1024 * 1024
 CUT = f"… more than {STREAM_LIMIT // 1024**2} MiB: what follows is not kept."
 STREAMS = ("stdout", "stderr", "log")
+# Where the installation lies is no concern of whoever reads a traceback.
+_PLACES = {
+    f"{Path(__file__).resolve().parents[2]}/": "<evenhand>/",
+    f"{sysconfig.get_path('stdlib')}/": "<python>/",
+    f"{sysconfig.get_path('purelib')}/": "<packages>/",
+}
 _LEVEL_OF_STREAM = {"stdout": "info", "stderr": "warning"}
 
 
@@ -60,10 +67,22 @@ class LogFiles:
 
     Files and not pipes: whoever prints must never wait for a reader, and what a dying process
     printed last is still there.
+
+    Parameters
+    ----------
+    shown_as
+        What to show for folders and ids of this machine: tenants read the lines.
     """
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(
+        self, folder: Path, clock: Clock, *, shown_as: Mapping[str, str] | None = None
+    ) -> None:
         self._clock = clock
+        # As they look inside a JSON text; the longest first: one folder may lie within another.
+        named = {
+            json.dumps(text)[1:-1]: shown for text, shown in (_PLACES | (shown_as or {})).items()
+        }
+        self._shown_as = sorted(named.items(), key=lambda item: len(item[0]), reverse=True)
         self._tails = {name: _Tail(folder / name) for name in STREAMS}
         for tail in self._tails.values():
             tail.path.touch(mode=0o600)
@@ -111,7 +130,7 @@ class LogFiles:
 
     def _chunk(self, stream: str, tail: _Tail, raw_lines: list[bytes]) -> LogChunk:
         moment = self._clock.now()
-        lines = [_line(stream, raw, moment) for raw in raw_lines]
+        lines = [self._shown(_line(stream, raw, moment)) for raw in raw_lines]
         chunk = LogChunk(
             stream=stream,
             number=tail.chunks,
@@ -124,6 +143,11 @@ class LogFiles:
         tail.chunks += 1
         tail.lines += len(lines)
         return chunk
+
+    def _shown(self, line: str) -> str:
+        for text, shown in self._shown_as:
+            line = line.replace(text, shown)
+        return line
 
 
 class LogLineHandler(logging.Handler):
