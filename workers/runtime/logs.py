@@ -80,7 +80,7 @@ class LogFiles:
         self._clock = clock
         # As they look inside a JSON text; the longest first: one folder may lie within another.
         named = {
-            json.dumps(text)[1:-1]: shown for text, shown in (_PLACES | (shown_as or {})).items()
+            json.dumps(text)[1:-1]: shown for text, shown in {**_PLACES, **(shown_as or {})}.items()
         }
         self._shown_as = sorted(named.items(), key=lambda item: len(item[0]), reverse=True)
         self._tails = {name: _Tail(folder / name) for name in STREAMS}
