@@ -38,6 +38,7 @@ def test_what_is_not_shown_is_counted(caller: Caller) -> None:
     tried = caller.post("/v1/jobs/estimate", json=body).json()
 
     for findings in (refused["errors"], tried["problems"]):
+        assert len(findings) == MAX_FINDINGS
         assert findings[0]["message"] == "Unknown field 'fractio0'. Did you mean 'fraction'?"
         assert findings[-1]["code"] == "more_findings"
         assert "850 more findings" in findings[-1]["message"]
