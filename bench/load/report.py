@@ -38,11 +38,11 @@ def _requests(run: LoadRun) -> Iterator[str]:
     for timing in run.load.reads:
         cpu_ms = run.rest.cpu_ms[timing.name]
         yield (
-            f"| `{timing.name}` | {cpu_ms:.1f} ms | {_cell(rest[timing.name])} | {_cell(timing)} | "
+            f"| {_label(timing.name)} | {cpu_ms:.1f} ms | {_cell(rest[timing.name])} | {_cell(timing)} | "
             f"{timing.bytes / 1024:.1f} KiB |"
         )
     post, cpu_ms = run.load.post, run.rest.cpu_ms[POST]
-    yield f"| `{post.name}` | {cpu_ms:.1f} ms | | {_cell(post)} | {post.bytes / 1024:.1f} KiB |"
+    yield f"| {_label(post.name)} | {cpu_ms:.1f} ms | | {_cell(post)} | {post.bytes / 1024:.1f} KiB |"
     yield ""
 
 
@@ -75,6 +75,11 @@ def _missed(run: LoadRun) -> Iterator[str]:
         yield f"- missed: {text}"
     if run.missed:
         yield ""
+
+
+def _label(name: str) -> str:
+    request, comma, condition = name.partition(", ")
+    return f"`{request}`{comma}{condition}"
 
 
 def _cell(timing: Timing) -> str:

@@ -205,7 +205,7 @@ class _Load:
             Reading("GET /v1/jobs?limit=100", lambda: "/v1/jobs?limit=100"),
             Reading("GET /v1/jobs, 40 pages deep", lambda: f"/v1/jobs?cursor={deep}"),
             Reading("GET /v1/jobs?status=queued", lambda: "/v1/jobs?status=queued"),
-            Reading("GET /v1/jobs?status=failed (none)", lambda: "/v1/jobs?status=failed"),
+            Reading("GET /v1/jobs?status=failed, none", lambda: "/v1/jobs?status=failed"),
             Reading("GET /v1/jobs?label=team:nlp", lambda: "/v1/jobs?label=team:nlp"),
             Reading("GET /v1/jobs?q=none-like-it", lambda: "/v1/jobs?q=none-like-it"),
             Reading("GET /v1/jobs/{id}", lambda: f"/v1/jobs/{rng.choice(own)}"),
