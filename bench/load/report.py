@@ -38,11 +38,12 @@ def _requests(run: LoadRun) -> Iterator[str]:
     for timing in run.load.reads:
         cpu_ms = run.rest.cpu_ms[timing.name]
         yield (
-            f"| {_label(timing.name)} | {cpu_ms:.1f} ms | {_cell(rest[timing.name])} | {_cell(timing)} | "
-            f"{timing.bytes / 1024:.1f} KiB |"
+            f"| {_label(timing.name)} | {cpu_ms:.1f} ms | {_cell(rest[timing.name])} "
+            f"| {_cell(timing)} | {timing.bytes / 1024:.1f} KiB |"
         )
     post, cpu_ms = run.load.post, run.rest.cpu_ms[POST]
-    yield f"| {_label(post.name)} | {cpu_ms:.1f} ms | | {_cell(post)} | {post.bytes / 1024:.1f} KiB |"
+    size = f"{post.bytes / 1024:.1f} KiB"
+    yield f"| {_label(post.name)} | {cpu_ms:.1f} ms | | {_cell(post)} | {size} |"
     yield ""
 
 
