@@ -43,7 +43,8 @@ def _requests(run: LoadRun) -> Iterator[str]:
         )
     post, cpu_ms = run.load.post, run.rest.cpu_ms[POST]
     size = f"{post.bytes / 1024:.1f} KiB"
-    yield f"| {_label(post.name)} | {cpu_ms:.1f} ms | | {_cell(post)} | {size} |"
+    rested = _cell(run.rest.post)
+    yield f"| {_label(post.name)} | {cpu_ms:.1f} ms | {rested} | {_cell(post)} | {size} |"
     yield ""
 
 

@@ -201,7 +201,8 @@ def test_client_that_leaves_while_sending_is_no_defect(
     async def send(message: object) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": "/v1/jobs", "headers": [], "state": {}}
+    scope = {"type": "http", "http_version": "1.1", "method": "POST", "path": "/v1/jobs"}
+    scope |= {"headers": [(b"host", b"testserver")], "state": {}}
     asyncio.run(caller.app.fastapi(scope, receive, send))
 
     assert sent == []
