@@ -141,8 +141,9 @@ class HubReader:
         self._deadline = deadline
         self._heads: dict[str, bytes] = {}
         # What is restricted is kept nowhere.
-        commit = f"{client.cache_scope} {repo_id}@{listing.commit}"
-        self.content_key = None if cache is None else commit
+        self.content_key = (
+            None if cache is None else f"{client.cache_scope} {repo_id}@{listing.commit}"
+        )
         self.mtimes_ns: dict[str, int] = {}
         self.files = {
             file.path: FileFact(file.path, self._size(file), file.sha256)
