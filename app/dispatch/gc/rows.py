@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.crash_points import crash_point
 from app.db.repositories import retention
 from app.dispatch.gc.step import BATCH, Round
-from app.domain.retention import Freed
+from app.domain.retention import Freed, Horizon
 
 # Jobs of one transaction: each has many rows below it.
 JOBS = 20
@@ -44,12 +44,7 @@ class ExpiredArtifacts:
 
     def measure(self, work: Round) -> Freed:
         """Count the artifacts."""
-        with work.database.read() as session:
-            counts = (
-                retention.count_expiring(session, project, work.horizon)
-                for project in work.retentions
-            )
-            return Freed(sum(counts))
+        return _count_in_all(work, retention.count_expiring)
 
     def collect(self, work: Round) -> Iterator[Freed]:
         """Announce the moments that are wrong, then expire what is due."""
@@ -71,12 +66,7 @@ class DeadCheckpoints:
 
     def measure(self, work: Round) -> Freed:
         """Count them."""
-        with work.database.read() as session:
-            counts = (
-                retention.count_checkpoints(session, project, work.horizon)
-                for project in work.retentions
-            )
-            return Freed(sum(counts))
+        return _count_in_all(work, retention.count_checkpoints)
 
     def collect(self, work: Round) -> Iterator[Freed]:
         """Delete their rows."""
@@ -119,6 +109,13 @@ class DeletedJobs:
         for freed in _until_none(work, lambda s: retention.purge_jobs(s, work.horizon, limit=JOBS)):
             crash_point("gc_purged")
             yield freed
+
+
+def _count_in_all(
+    work: Round, count: Callable[[Session, retention.ProjectRetention, Horizon], int]
+) -> Freed:
+    with work.database.read() as session:
+        return Freed(sum(count(session, project, work.horizon) for project in work.retentions))
 
 
 def _announce(work: Round, project: retention.ProjectRetention) -> None:
