@@ -194,17 +194,20 @@ def test_file_without_anything_to_clean_keeps_its_bytes() -> None:
     assert clean_file("tokenizer.json", data) is data
 
 
+ANY_JSON = st.recursive(
+    st.none() | st.text("auto_mp", max_size=4) | st.integers() | st.just("llama"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["auto_map", "_attn_implementation", "y"]), inner)
+    ),
+    max_leaves=4,
+)
+
+
 @given(
-    st.dictionaries(
-        st.sampled_from(["model_type", "auto_map", "attn_implementation", "kernels", "x"]),
-        st.recursive(
-            st.none() | st.text(max_size=4) | st.integers() | st.just("llama"),
-            lambda inner: (
-                st.lists(inner, max_size=3)
-                | st.dictionaries(st.sampled_from(["auto_map", "_attn_implementation", "y"]), inner)
-            ),
-            max_leaves=8,
-        ),
+    st.fixed_dictionaries(
+        {"model_type": st.sampled_from(["llama", "gpt2", "not_a_type"])},
+        optional=dict.fromkeys(["auto_map", "attn_implementation", "kernels", "x"], ANY_JSON),
     )
 )
 def test_cleaned_config_never_names_code(config: dict[str, Any]) -> None:
