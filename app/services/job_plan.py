@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from app.catalog.method import CheckResult, MethodConfig, MethodDescriptor
 from app.db.repositories.models import VersionOrigin
 from app.db.uow import unit_of_work
+from app.domain.canonical import canonical_json
 from app.domain.errors import (
     ConfigInvalid,
     DebiasError,
@@ -41,6 +42,8 @@ from app.services.context import ServiceContext
 from app.services.model_intake import InspectedModel, inspect_source
 from app.services.secrets import hub_of_project
 from app.settings import Settings
+
+MAX_KEPT_CONFIG_BYTES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,10 @@ def plan_job(context: ServiceContext, principal: Principal, request: JobRequest)
     )
     version_id = _version_id(request.model)
     inspected = _inspect(context, principal, request.model, version_id)
-    resolved, check = _check(method, config, inspected.facts)
+    resolved, check = context.checks.get(
+        _check_key(method, request.config, inspected),
+        lambda: _check(method, config, inspected.facts),
+    )
     spec = _resolved_spec(
         context.settings,
         request,
@@ -275,6 +281,16 @@ def _check(
         detail = f"The config does not fit {method.name} on this model."
         raise ConfigInvalid(detail, findings=_shown(result.invalid))
     return resolved, result
+
+
+def _check_key(
+    method: MethodDescriptor, config: dict[str, Any], inspected: InspectedModel
+) -> tuple[str, str, bytes, str] | None:
+    """Name what a check depends on; None where that may change, or the config is large."""
+    sent = canonical_json(config)
+    if inspected.content_key is None or len(sent) > MAX_KEPT_CONFIG_BYTES:
+        return None
+    return method.name, method.version, sent, inspected.content_key
 
 
 def _shown(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -1,19 +1,16 @@
-"""From the model source of a request to facts and a pinned identity, without reading weights.
+"""From the model source of a request to facts and pinned files, without reading weights.
 
 Everything that config.json, the tokenizer's files and the safetensors headers can tell is told
 here, at POST: a model that cannot be worked on never reaches a worker.
 """
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from app.domain.canonical import canonical_sha256
 from app.domain.errors import (
     Finding,
     QuotaExceeded,
@@ -52,8 +49,14 @@ from app.services.model_readers import (
     open_hub,
 )
 from app.services.model_tokenizer import TOKENIZER_FILES, EncoderCache, read_encoder
+from app.services.recent import Recent
 
 _PARALLEL_READS = 8  # a 70 B model has 30 shards; the hub answers a range in about 0.1 s
+
+# Once read, they spare 2 ms of CPU for each POST. A large model is read again, so that the memory
+# has a bound; there may be as many as there are encoders, which are kept with them.
+KEPT_MODELS = 4
+KEPT_TENSORS = 5000
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -66,36 +69,11 @@ class FilesInspection:
     facts: ModelFacts
     pinned: list[PinnedFile]
     warnings: tuple[str, ...]
+    content_key: str | None = None
 
 
-class InspectionCache:
-    """What the files of the last models said, by the key of their bytes: 2 ms of CPU for each POST.
-
-    Only models are kept whose bytes cannot change. A large one is read again, so that the memory
-    has a bound; there may be as many as there are encoders, which are kept with them.
-    """
-
-    def __init__(self, size: int = 4, max_tensors: int = 5000) -> None:
-        self._size = size
-        self._max_tensors = max_tensors
-        self._kept: OrderedDict[str, FilesInspection] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: str | None, inspect: Callable[[], FilesInspection]) -> FilesInspection:
-        """Return what is kept under `key`, else inspect. Two threads may inspect the same."""
-        if key is None:
-            return inspect()
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        found = inspect()
-        if len(found.facts.tensors) <= self._max_tensors:
-            with self._lock:
-                self._kept[key] = found
-                while len(self._kept) > self._size:
-                    self._kept.popitem(last=False)
-        return found
+def _is_small(found: FilesInspection) -> bool:
+    return len(found.facts.tensors) <= KEPT_TENSORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +81,8 @@ class IntakeSettings:
     """What the operator allows, and where to keep what was read.
 
     `hub_orgs` empty allows every organisation; `max_total_bytes` None every size. One object
-    serves a process: it keeps the tokenizers used last, and what was found in the files of models.
+    serves a process: it keeps the tokenizers used last, and what was found in the files of models
+    whose bytes cannot change.
     """
 
     cache_dir: Path
@@ -113,19 +92,22 @@ class IntakeSettings:
     budget_s: float = 5.0
     max_total_bytes: int | None = None
     encoders: EncoderCache = field(default_factory=EncoderCache)
-    inspections: InspectionCache = field(default_factory=InspectionCache)
+    inspections: Recent[FilesInspection] = field(
+        default_factory=lambda: Recent(KEPT_MODELS, keeps=_is_small)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class InspectedModel:
     """A model as far as it is known at POST.
 
-    `facts.config` is the cleaned config. `identity` names the pinned thing in one line.
+    `facts.config` is the cleaned config. `content_key` names the bytes of all files for all time;
+    it is None where they may change.
     """
 
     facts: ModelFacts
     pinned: PinnedModel
-    identity: str
+    content_key: str | None
     warnings: tuple[str, ...]
 
 
@@ -148,18 +130,16 @@ def inspect_source(
         reader = open_folder(settings.models_dir, source.name)
         inspection = inspect_files(reader, settings)
         pinned = PinnedModel(type="path", name=source.name, files=inspection.pinned)
-        identity = f"path:{source.name}#{canonical_sha256(inspection.pinned)}"
-        return _inspected(inspection, pinned, identity)
+        return _inspected(inspection, pinned)
     if isinstance(source, DemoSource):
         inspection = inspect_files(open_demo(source.name), settings)
         pinned = PinnedModel(type="demo", name=source.name, files=inspection.pinned)
-        identity = f"demo:{source.name}#{canonical_sha256(inspection.pinned)}"
-        return _inspected(inspection, pinned, identity)
+        return _inspected(inspection, pinned)
     if read_blob is None:
         raise ValueError("a model version can only be read with read_blob")
     inspection = inspect_files(VersionReader(stored_files, read_blob), settings)
     pinned = PinnedModel(type="version", version_id=source.version_id, files=inspection.pinned)
-    return _inspected(inspection, pinned, f"version:{source.version_id}")
+    return _inspected(inspection, pinned)
 
 
 def _inspect_hub(source: HubSource, settings: IntakeSettings) -> InspectedModel:
@@ -189,7 +169,7 @@ def _inspect_hub(source: HubSource, settings: IntakeSettings) -> InspectedModel:
         restricted=listing.restricted,
         files=inspection.pinned,
     )
-    return _inspected(inspection, pinned, f"hub:{source.repo_id}@{listing.commit}")
+    return _inspected(inspection, pinned)
 
 
 def _hub_not_allowed(message: str) -> UriNotAllowed:
@@ -197,8 +177,8 @@ def _hub_not_allowed(message: str) -> UriNotAllowed:
     return UriNotAllowed(message, findings=(finding,))
 
 
-def _inspected(inspection: FilesInspection, pinned: PinnedModel, identity: str) -> InspectedModel:
-    return InspectedModel(inspection.facts, pinned, identity, inspection.warnings)
+def _inspected(inspection: FilesInspection, pinned: PinnedModel) -> InspectedModel:
+    return InspectedModel(inspection.facts, pinned, inspection.content_key, inspection.warnings)
 
 
 def inspect_files(
@@ -241,7 +221,7 @@ def _read_files(reader: ModelReader, settings: IntakeSettings, parallel: int) ->
         encode=tokenizer.encode if tokenizer else None,
         gguf_obstacle=tokenizer.gguf_obstacle if tokenizer else None,
     )
-    return FilesInspection(facts, pinned, (*cleaned.warnings, *warnings))
+    return FilesInspection(facts, pinned, (*cleaned.warnings, *warnings), reader.content_key)
 
 
 def _wanted(names: Iterable[str], shards: Sequence[str], index: str | None) -> list[str]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from app.integrations.tokenizer_process import load_isolated_encoder
 from app.security import model_files
 from app.security.model_config import parse_config
 from app.security.safetensors_check import LFS_POINTER_START, unsafe
+from app.services.recent import Recent
 
 TOKENIZER_FILES = (
     model_files.TOKENIZER,
@@ -80,23 +80,15 @@ class EncoderCache:
     """The encoders used last, by the bytes of their files: building one can take a second."""
 
     def __init__(self, size: int = 4) -> None:
-        self._size = size
-        self._encoders: OrderedDict[str, TextEncoder] = OrderedDict()
-        self._lock = threading.Lock()
+        self._recent: Recent[TextEncoder] = Recent(size)
 
     def get(self, key: str, load: Callable[[], TextEncoder]) -> TextEncoder:
-        """Return the encoder kept under `key`, else load it. Two threads may load the same."""
-        with self._lock:
-            if key in self._encoders:
-                self._encoders.move_to_end(key)
-                return self._encoders[key]
-        loaded = load()
-        encoder = replace(loaded, encode=RememberedTexts(loaded.encode).encode)
-        with self._lock:
-            self._encoders[key] = encoder
-            while len(self._encoders) > self._size:
-                self._encoders.popitem(last=False)
-        return encoder
+        """Return the encoder kept under `key`, else load it; it remembers texts."""
+        return self._recent.get(key, lambda: _remembering(load()))
+
+
+def _remembering(loaded: TextEncoder) -> TextEncoder:
+    return replace(loaded, encode=RememberedTexts(loaded.encode).encode)
 
 
 def read_encoder(
