@@ -1,12 +1,14 @@
 """PostgreSQL that never keeps a caller waiting without end, whatever became of the server."""
 
 import math
+import select
 from typing import Any, TypeVar
 
 import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
+from sqlalchemy.pool import ConnectionPoolEntry
 
 T = TypeVar("T")
 
@@ -66,6 +68,28 @@ def bound_waiting(engine: sa.Engine, answer_timeout_s: float) -> None:
 
     sa.event.listen(engine, "do_connect", connect)
     sa.event.listen(engine, "connect", limit)
+
+
+def refuse_closed_connections(engine: sa.Engine) -> None:
+    """Have the pool give out no connection that the server has closed.
+
+    An idle connection with something to read was told goodbye, by the server or by the kernel. To
+    ask the server says no more, and is a round trip for each transaction.
+    """
+
+    def check(
+        connection: psycopg.Connection[Any], _record: ConnectionPoolEntry, _proxy: object
+    ) -> None:
+        if connection.closed or _has_something_to_read(connection):
+            raise sa.exc.InvalidatePoolError("the server has closed the connection")
+
+    sa.event.listen(engine, "checkout", check)
+
+
+def _has_something_to_read(connection: psycopg.Connection[Any]) -> bool:
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _milliseconds(seconds: float) -> str:

@@ -276,7 +276,7 @@ def test_the_log_of_the_file_shrinks_after_a_large_write(sqlite_path: Path) -> N
 def terminate_others(url: str) -> None:
     with psycopg.connect(_dsn(url), autocommit=True) as admin:
         admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
 
