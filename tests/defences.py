@@ -56,7 +56,7 @@ REMOVALS: Mapping[str, Removal] = {
         ".where(Job.deleted_at.is_(None))",
     ),
     "T02": Removal("app/api/deps.py", "if not principal.has(self.scope):", "if False:"),
-    "T03": Removal("app/services/keys.py", "not matches or not _is_live(row, now)", "not matches"),
+    "T03": Removal("app/services/keys.py", "not matches or not _is_live(*found)", "not matches"),
     "T04": Removal("app/services/keys.py", "or not matches or", "or"),
     "T05": Removal(
         "app/security/auth.py",

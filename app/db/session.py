@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection, Engine, ExceptionContext
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
+from app.db.types import UtcTime
 from app.domain.clock import Clock, SystemClock
 
 SQLITE_PRAGMAS = (
@@ -22,6 +23,7 @@ SQLITE_PRAGMAS = (
     # The log is reused, but without a limit its file stays as large as it once was.
     "PRAGMA journal_size_limit=67108864",
 )
+_SERVER_TIME = sa.text("SELECT clock_timestamp()")
 POOL_SIZE = 10
 POOL_TIMEOUT_S = 5
 """A request that waits longer for a connection is answered 503, not left hanging."""
@@ -95,10 +97,24 @@ class Database:
 
     def now(self, session: Session) -> datetime:
         """Return the time to stamp rows with."""
-        if self._fixed_clock or self.is_sqlite:
+        if self._is_clocked_here:
             return self.clock.now()
-        moment: datetime = session.execute(sa.text("SELECT clock_timestamp()")).scalar_one()
+        moment: datetime = session.execute(_SERVER_TIME).scalar_one()
         return moment
+
+    @property
+    def time(self) -> sa.ColumnElement[datetime]:
+        """The same time as part of a statement, which spares asking for it before."""
+        here = self._is_clocked_here
+        return (
+            sa.literal(self.clock.now(), UtcTime)
+            if here
+            else sa.func.clock_timestamp(type_=UtcTime)
+        )
+
+    @property
+    def _is_clocked_here(self) -> bool:
+        return self._fixed_clock or self.is_sqlite
 
     def dispose(self) -> None:
         """Close all connections."""
@@ -122,7 +138,7 @@ def _create_postgres_engine(
     url: str, pooled: bool, connect_timeout_s: int, answer_timeout_s: float | None
 ) -> Engine:
     # Not at the top: the embedded service does without the driver.
-    from app.db.postgres import bound_waiting
+    from app.db.postgres import bound_waiting, refuse_closed_connections
 
     arguments = {
         "connect_timeout": connect_timeout_s,
@@ -138,12 +154,12 @@ def _create_postgres_engine(
             "pool_size": POOL_SIZE,
             "max_overflow": POOL_SIZE,
             "pool_timeout": POOL_TIMEOUT_S,
-            "pool_pre_ping": True,
         }
     else:
         options["poolclass"] = NullPool
     engine = sa.create_engine(url, **options)
     sa.event.listen(engine, "handle_error", _as_outage, retval=True)
+    refuse_closed_connections(engine)
     if answer_timeout_s is not None:
         bound_waiting(engine, answer_timeout_s)
     return engine

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
 from app.db.repositories.artifacts import ArtifactRepository
@@ -34,6 +35,11 @@ class UnitOfWork:
     def now(self) -> datetime:
         """The time all rows of this transaction are stamped with."""
         return self.database.now(self.session)
+
+    @property
+    def time(self) -> ColumnElement[datetime]:
+        """The present time as part of a statement, for one that compares with it and no more."""
+        return self.database.time
 
     @cached_property
     def jobs(self) -> JobRepository:

@@ -48,7 +48,7 @@ def find_answer(u: UnitOfWork, ticket: Ticket | None) -> Answer | None:
     IdempotencyKeyReused
         When the key was used for another body or route.
     """
-    row = u.idempotency.find(ticket.key, now=u.now) if ticket else None
+    row = u.idempotency.find(ticket.key, now=u.time) if ticket else None
     return _replay(row, ticket) if row is not None and ticket is not None else None
 
 
@@ -78,7 +78,7 @@ def answer_once(u: UnitOfWork, ticket: Ticket | None, make: Callable[[], Answer]
 
 
 def _stored_by_another(u: UnitOfWork, ticket: Ticket) -> Answer:
-    row = u.idempotency.find(ticket.key, now=u.now)
+    row = u.idempotency.find(ticket.key, now=u.time)
     if row is None:
         raise RuntimeError("an idempotency key is taken, but its row is not there")
     return _replay(row, ticket)

@@ -59,13 +59,14 @@ def authenticate(database: Database, header: str | None) -> Principal:
     """
     presented = read_authorization(header)
     with database.read() as session:
-        row = find_key(session, presented.prefix if presented else "")
-        now = database.now(session)
+        found = find_key(session, presented.prefix if presented else "", time=database.time)
     matches = same_digest(
-        row.secret_sha256 if row else NO_DIGEST, presented.sha256 if presented else NO_DIGEST
+        found[0].secret_sha256 if found else NO_DIGEST,
+        presented.sha256 if presented else NO_DIGEST,
     )
-    if row is None or presented is None or not matches or not _is_live(row, now):
+    if found is None or presented is None or not matches or not _is_live(*found):
         raise Unauthenticated(REFUSAL)
+    row, now = found
     if row.last_used_at is None or now - row.last_used_at >= USE_NOTED_EVERY:
         with database.write() as session:
             note_key_use(session, row.id, now=now)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 
-from app.db.repositories.projects import CPU_DEVICE, count_waiting_of_all
+from app.db.repositories.projects import CPU_DEVICE, count_waiting
 from app.db.repositories.workers import accelerator_classes
 from app.db.tables import Project
 from app.db.uow import UnitOfWork
@@ -60,13 +60,14 @@ def require_room(
 
 
 def _require_queue_room(u: UnitOfWork, project: Project, settings: Settings) -> None:
-    if u.project.count_waiting() >= project.max_queued:
+    own, of_all = count_waiting(u.session, project.id)
+    if own >= project.max_queued:
         raise QuotaExceeded(
             f"The quota max_queued of this project is {project.max_queued} waiting jobs, and all "
             "are there: wait until some have started, or cancel some.",
             retry_after_s=QUEUE_FULL_RETRY_S,
         )
-    if count_waiting_of_all(u.session) >= settings.max_queued_total:
+    if of_all >= settings.max_queued_total:
         raise QueueFull(
             f"The service holds {settings.max_queued_total} waiting jobs, its limit: "
             "send the request again later.",

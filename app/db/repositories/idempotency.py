@@ -1,7 +1,8 @@
 """Stored answers to keyed requests."""
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -9,6 +10,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from app.db.tables import IdempotencyKey
+
+_TABLE = cast(sa.Table, IdempotencyKey.__table__)
 
 
 class IdempotencyRepository:
@@ -18,7 +21,7 @@ class IdempotencyRepository:
         self._session = session
         self._project_id = project_id
 
-    def find(self, key: str, *, now: datetime) -> IdempotencyKey | None:
+    def find(self, key: str, *, now: sa.ColumnElement[datetime]) -> IdempotencyKey | None:
         """Return the stored answer of a key that has not expired."""
         statement = sa.select(IdempotencyKey).where(
             IdempotencyKey.project_id == self._project_id,
@@ -34,24 +37,35 @@ class IdempotencyRepository:
         the first has committed or rolled back. An expired row gives way.
         """
         columns |= {"created_at": now, "status_code": 0, "response": {}}
-        is_sqlite = self._session.get_bind().dialect.name == "sqlite"
-        insert = sqlite.insert if is_sqlite else postgresql.insert
-        statement = (
-            insert(IdempotencyKey)
-            .values(project_id=self._project_id, key=key, **columns)
-            .on_conflict_do_update(
-                index_elements=["project_id", "key"],
-                set_=columns | {"location": None, "resource_id": None},
-                where=IdempotencyKey.expires_at <= now,
-            )
-            .returning(IdempotencyKey.id)
-        )
-        return self._session.execute(statement).scalar_one_or_none()
+        values = {"project_id": self._project_id, "key": key, **columns}
+        insert = _RESERVE[self._session.get_bind().dialect.name]
+        return self._session.execute(insert, values).scalar_one_or_none()
 
     def store(self, row_id: UUID, **columns: Any) -> None:
         """Write the answer into a reserved row."""
         self._session.execute(
-            sa.update(IdempotencyKey)
-            .where(IdempotencyKey.project_id == self._project_id, IdempotencyKey.id == row_id)
+            sa.update(_TABLE)  # not of the class: no object of this session has to follow
+            .where(_TABLE.c.project_id == self._project_id, _TABLE.c.id == row_id)
             .values(**columns)
         )
+
+
+_RENEWED = ("id", "created_at", "route", "request_sha256", "status_code", "response", "expires_at")
+
+
+def _reserve(insert: Callable[[Any], Any]) -> Any:
+    statement = insert(_TABLE).values(
+        project_id=sa.bindparam("project_id"),
+        key=sa.bindparam("key"),
+        **{name: sa.bindparam(name) for name in _RENEWED},
+    )
+    renewed = {name: statement.excluded[name] for name in _RENEWED}
+    return statement.on_conflict_do_update(
+        index_elements=["project_id", "key"],
+        set_=renewed | {"location": None, "resource_id": None},
+        where=_TABLE.c.expires_at <= statement.excluded.created_at,
+    ).returning(_TABLE.c.id)
+
+
+# Built once: to build it takes longer than to execute it.
+_RESERVE = {"sqlite": _reserve(sqlite.insert), "postgresql": _reserve(postgresql.insert)}

@@ -87,9 +87,12 @@ class KeyRepository:
         )
 
 
-def find_key(session: Session, prefix: str) -> ApiKey | None:
-    """Find a key by its prefix: the one look-up that has no project yet."""
-    return session.execute(sa.select(ApiKey).where(ApiKey.prefix == prefix)).scalar_one_or_none()
+def find_key(
+    session: Session, prefix: str, *, time: sa.ColumnElement[datetime]
+) -> tuple[ApiKey, datetime] | None:
+    """Find a key by its prefix, with the present time: the one look-up that has no project yet."""
+    found = session.execute(sa.select(ApiKey, time).where(ApiKey.prefix == prefix)).one_or_none()
+    return None if found is None else (found[0], found[1])
 
 
 def live_keys(session: Session, key_ids: Collection[UUID], *, now: datetime) -> set[UUID]:

@@ -107,14 +107,24 @@ class ProjectRepository:
         return self._session.execute(statement).scalar_one()
 
 
-def count_waiting_of_all(session: Session) -> int:
-    """How many jobs of all projects wait to run: the service's own limit."""
+def count_waiting(session: Session, project_id: UUID) -> tuple[int, int]:
+    """How many jobs wait to run, of one project and of all: the service has a limit of its own."""
+    own, of_all = session.execute(_COUNT_WAITING, {"project_id": project_id}).one()
+    return int(own), int(of_all)
+
+
+def _count_waiting() -> sa.Select[int, int]:
     # By the indexes of queued and of live jobs: asked for both in one condition, PostgreSQL goes
     # through all jobs there ever were. A job that waits is never a deleted one.
     jobs = sa.select(sa.func.count()).select_from(Job)
     pending = jobs.where(Job.status == JobStatus.PENDING, Job.deleted_at.is_(None))
-    counts = jobs.where(IS_QUEUED).scalar_subquery() + pending.scalar_subquery()
-    return int(session.execute(sa.select(counts)).scalar_one())
+    of_all = jobs.where(IS_QUEUED).scalar_subquery() + pending.scalar_subquery()
+    own = jobs.where(Job.project_id == sa.bindparam("project_id"), Job.status.in_(WAITING))
+    return sa.select(own.scalar_subquery(), of_all)
+
+
+# Built once: every job that is created asks it.
+_COUNT_WAITING = _count_waiting()
 
 
 def find_project(session: Session, name: str) -> Project | None:
