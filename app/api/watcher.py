@@ -15,7 +15,7 @@ from app.domain.errors import Unavailable
 from app.security.scopes import Principal
 from app.services.watching import Headway, read_headway, read_live_keys
 
-POLL_S = 1.0
+POLL_S = 0.25
 MAX_WATCHES = 1000
 MAX_WATCHES_PER_PROJECT = 200
 MAX_WATCHES_PER_CALLER = 20
@@ -23,7 +23,7 @@ MAX_WATCHES_PER_CALLER = 20
 KEPT_FOR_SMALL_PROJECTS = 200
 FULL_RETRY_S = 10
 # A key is looked up again after as many looks at the jobs.
-LOOKS_PER_KEY_CHECK = 10
+LOOKS_PER_KEY_CHECK = 40
 
 logger = structlog.get_logger()
 

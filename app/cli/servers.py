@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -126,6 +127,9 @@ def _serve(settings: Settings, sockets: list[socket.socket], *, maintenance: boo
 # A request makes thousands of objects that are gone with it. By default (700, 10, 10) the collector
 # looks at them several times while it lasts.
 GC_THRESHOLDS = (10_000, 20, 50)
+# A request asks the database a dozen times, and after each answer waits for its turn to run Python
+# while another thread computes: by default 5 ms each time.
+SWITCH_INTERVAL_S = 0.0005
 
 
 class ApiServer(uvicorn.Server):
@@ -140,6 +144,7 @@ class ApiServer(uvicorn.Server):
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
