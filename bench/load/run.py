@@ -161,6 +161,7 @@ class _Load:
         )
 
     def _rest(self, kinds: Sequence[Reading]) -> Rest:
+        self._warm_up(kinds)
         return Rest(
             moment=self._moment(),
             cpu_ms=self._requester.cpu_of(kinds, self._size.cpu_rounds)
@@ -170,14 +171,17 @@ class _Load:
         )
 
     def _load(self, kinds: Sequence[Reading]) -> Load:
-        # The pools of threads and connections fill once; what is gained after that is growth.
-        self._requester.read_in_turn(kinds, WARM_UP_ROUNDS)
-        self._requester.post_at_rate(POSTS_PER_S, WARM_UP_POST_S)
+        self._warm_up(kinds)
         return Load(
             moment=self._moment(),
             reads=tuple(self._requester.read_in_turn(kinds, self._size.rounds)),
             post=self._requester.post_at_rate(POSTS_PER_S, self._size.post_s),
         )
+
+    def _warm_up(self, kinds: Sequence[Reading]) -> None:
+        """Fill the pools of threads and connections once: what is gained after that is growth."""
+        self._requester.read_in_turn(kinds, WARM_UP_ROUNDS)
+        self._requester.post_at_rate(POSTS_PER_S, WARM_UP_POST_S)
 
     def _moment(self) -> Moment:
         return Moment(
