@@ -1,12 +1,13 @@
 """Writers and collectors of the same bytes, their steps in any order that hypothesis thinks of."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -216,11 +217,16 @@ FEW = settings(
 )
 
 
+def thinned(steps: Iterable[int]) -> list[Any]:
+    """Leave two of three cuts to the long tests: each is four lives of a service."""
+    return [pytest.param(step, marks=pytest.mark.slow) if step % 3 else step for step in steps]
+
+
 GARBAGE: Moves = [("writer 2", TO_THE_END), ("writer 2", TO_THE_END), ("release", 1)]
 """Both files are stored, and nothing needs them: what comes next meets what is to be collected."""
 
 
-@pytest.mark.parametrize("first", range(1, WRITER_STEPS))
+@pytest.mark.parametrize("first", thinned(range(1, WRITER_STEPS)))
 def test_a_collector_between_any_two_steps_of_a_writer(first: int, migrated_sqlite: Path) -> None:
     whole = ("collector 0", TO_THE_END)
     cut = [("writer 0", first), whole, ("writer 0", TO_THE_END)]
@@ -228,7 +234,7 @@ def test_a_collector_between_any_two_steps_of_a_writer(first: int, migrated_sqli
     play_in_a_new_world([whole, *cut], migrated_sqlite)
 
 
-@pytest.mark.parametrize("first", range(FIRST_BLOB_STEP, COLLECTOR_STEPS))
+@pytest.mark.parametrize("first", thinned(range(FIRST_BLOB_STEP, COLLECTOR_STEPS)))
 def test_a_writer_between_any_two_steps_of_a_collector(first: int, migrated_sqlite: Path) -> None:
     cut = [("collector 0", first), ("writer 0", TO_THE_END), ("writer 0", TO_THE_END)]
     play_in_a_new_world([*GARBAGE, *cut, ("collector 0", TO_THE_END)], migrated_sqlite)
