@@ -9,7 +9,7 @@ import structlog
 from app.domain.errors import JobErrorCode, JobFailure
 from app.domain.sizes import size_in_words
 from app.integrations.hub.eviction import HubCache
-from workers.runtime.scratch import nearest_existing
+from workers.runtime.scratch import nearest_existing, remove_abandoned
 
 log = structlog.get_logger()
 
@@ -52,9 +52,18 @@ class WorkerDisk:
         self._hub_cache_dir = hub_cache_dir
 
     def room_for(self, job_bytes: int = 0) -> Room:
-        """Measure the room for a job that needs `job_bytes`, evicting cached models for it."""
+        """Measure the room for a job that needs `job_bytes`, and make some where it is too little.
+
+        First go the folders of killed attempts, which a new child would remove: none comes to a
+        worker whose full disk keeps jobs away. Then cached models give way.
+        """
         room = self._measure(job_bytes)
-        if room.is_enough or room.can_never_be or not self._shares_disk_with_cache():
+        if room.is_enough or room.can_never_be:
+            return room
+        if removed := remove_abandoned(self._scratch_dir):
+            log.info("scratch_removed", folders=removed)
+            room = self._measure(job_bytes)
+        if room.is_enough or not self._shares_disk_with_cache():
             return room
         cache = HubCache(self._hub_cache_dir)
         evicted = cache.make_room(lambda: self._measure(job_bytes).is_enough)

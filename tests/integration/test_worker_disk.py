@@ -31,6 +31,7 @@ from workers.disk import WorkerDisk
 from workers.fetch import FetchSources
 from workers.runtime.checkpoints import write_point
 from workers.runtime.faults import name_failure
+from workers.runtime.scratch import Scratch
 from workers.tasks import JobRunner
 
 MIB = 1 << 20
@@ -151,6 +152,28 @@ def test_worker_without_a_job_makes_room_as_well(site: Site) -> None:
 
     assert disk.room_for().is_enough
     assert list(site.cache.rglob("model.safetensors")) == []
+
+
+def test_folder_of_a_killed_attempt_goes_before_any_cached_model(site: Site) -> None:
+    """Its child may have been alive still when the next one came and looked for such folders."""
+    model = cached(site.cache, "m", used_at=1)
+    abandoned = site.scratch / "killed-1"
+    abandoned.mkdir(parents=True)
+    (abandoned / "model.safetensors").write_bytes(os.urandom(2 * MIB))
+
+    disk = WorkerDisk(site.scratch, 2 * MIB, hub_cache_dir=site.cache)
+
+    assert disk.room_for().is_enough
+    assert (abandoned.exists(), model.folder.exists()) == (False, True)
+
+
+def test_folder_of_a_living_attempt_stays(site: Site) -> None:
+    with Scratch(site.scratch, "alive-1") as layout:
+        (layout.out / "model.safetensors").write_bytes(os.urandom(3 * MIB))
+
+        assert not WorkerDisk(site.scratch, 2 * MIB, hub_cache_dir=site.cache).room_for().is_enough
+
+        assert layout.out.exists()
 
 
 def test_job_without_room_waits_without_using_an_attempt(site: Site) -> None:
