@@ -24,6 +24,7 @@ from bench.soak.samples import Sampler
 from bench.soak.summary import Left, Run
 from bench.soak.verdict import judge
 from tests.service import Service
+from workers.runtime.scratch import remove_abandoned
 
 TENANTS = 4
 # Waiting jobs that the clients keep up: enough for the shares of projects to matter.
@@ -144,7 +145,10 @@ def _clean_up(database: Database, settings: Settings) -> Left:
     """Collect garbage, and look at what is left."""
     store = store_of(settings)
     collected = collect_garbage(database, store)
+    # Whatever was killed last may have nobody after it: this is what a new child begins with.
+    abandoned = remove_abandoned(settings.resolved_scratch_dir)
     return Left(
+        abandoned=tuple(abandoned),
         collected=collected,
         rows=count_rows(database),
         orphans=tuple(find_orphans(database, store)),

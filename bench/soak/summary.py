@@ -13,11 +13,12 @@ SHOWN_VIOLATIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What the garbage collector took, and what is there after it."""
+    """What the garbage collector and a starting worker took, and what is there after them."""
 
     collected: str
     rows: Mapping[str, int]
     orphans: tuple[str, ...]
+    abandoned: tuple[str, ...]
     scratch: tuple[str, ...]
 
 
@@ -87,6 +88,7 @@ def _facts(run: Run) -> Iterator[str]:
     yield f"| requests of the clients | {_counts(run.requests)} |"
     yield f"| garbage collection without grace | {run.left.collected} |"
     yield f"| orphans afterwards | {len(run.left.orphans)} |"
+    yield f"| scratch folders that the next child would have removed | {len(run.left.abandoned)} |"
     yield f"| folders left in scratch | {len(run.left.scratch)} |"
     per_minute = run.jobs / run.duration_s * 60
     yield f"| duration | {run.duration_s:.0f} s, {per_minute:.0f} jobs a minute |"
