@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
@@ -157,7 +157,7 @@ def test_worker_without_a_job_makes_room_as_well(site: Site) -> None:
 def test_folder_of_a_killed_attempt_goes_before_any_cached_model(site: Site) -> None:
     """Its child may have been alive still when the next one came and looked for such folders."""
     model = cached(site.cache, "m", used_at=1)
-    abandoned = site.scratch / "killed-1"
+    abandoned = site.scratch / f"{uuid4()}-1"
     abandoned.mkdir(parents=True)
     (abandoned / "model.safetensors").write_bytes(os.urandom(2 * MIB))
 
@@ -168,7 +168,7 @@ def test_folder_of_a_killed_attempt_goes_before_any_cached_model(site: Site) -> 
 
 
 def test_folder_of_a_living_attempt_stays(site: Site) -> None:
-    with Scratch(site.scratch, "alive-1") as layout:
+    with Scratch(site.scratch, uuid4(), 1) as layout:
         (layout.out / "model.safetensors").write_bytes(os.urandom(3 * MIB))
 
         assert not WorkerDisk(site.scratch, 2 * MIB, hub_cache_dir=site.cache).room_for().is_enough

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -26,20 +27,31 @@ from workers.runtime.results import (
 )
 from workers.runtime.scratch import Scratch, free_bytes, remove_abandoned
 
+JOB = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
+
 
 def test_an_abandoned_scratch_folder_is_removed_and_a_held_one_is_not(tmp_path: Path) -> None:
-    (tmp_path / "abandoned" / "out").mkdir(parents=True)
-    with Scratch(tmp_path, "held"):
+    (tmp_path / f"{JOB}-1" / "out").mkdir(parents=True)
+    with Scratch(tmp_path, JOB, 2) as layout:
         removed = remove_abandoned(tmp_path)
-        held = (tmp_path / "held").exists()
+        held = layout.root.exists()
 
-    assert removed == ["abandoned"]
+    assert removed == [f"{JOB}-1"]
     assert held
-    assert not (tmp_path / "held").exists()
+    assert not layout.root.exists()
+
+
+@pytest.mark.parametrize("name", ["photos", f"{JOB}", f"{JOB}-", f"{JOB}-1.old", f"my-{JOB}-1"])
+def test_folder_of_somebody_else_stays(tmp_path: Path, name: str) -> None:
+    """An operator may point the setting at a folder that is not for scratch alone."""
+    (tmp_path / name).mkdir()
+
+    assert remove_abandoned(tmp_path) == []
+    assert (tmp_path / name).exists()
 
 
 def test_the_lock_of_a_scratch_folder_is_one_that_the_kernel_drops(tmp_path: Path) -> None:
-    with Scratch(tmp_path, "held") as layout:
+    with Scratch(tmp_path, JOB, 1) as layout:
         handle = os.open(layout.root / "lock", os.O_RDWR)
         with pytest.raises(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -283,6 +295,6 @@ def test_a_scratch_folder_that_a_clean_up_takes_away_is_made_again(
 
     monkeypatch.setattr(scratch, "_try_lock", steal_then_lock)
 
-    with Scratch(tmp_path, "job-1") as layout:
+    with Scratch(tmp_path, JOB, 1) as layout:
         assert layout.out.is_dir()
         assert remove_abandoned(tmp_path) == []

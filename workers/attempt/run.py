@@ -92,7 +92,7 @@ class Attempt:
 
     def _run(self) -> None:
         claim = self._claim
-        scratch = Scratch(self._services.scratch_dir, f"{claim.job_id}-{claim.fence}")
+        scratch = Scratch(self._services.scratch_dir, claim.job_id, claim.fence)
         try:
             with scratch as layout, self._logs(layout):
                 log.info("attempt_began", job_id=str(claim.job_id), attempt=claim.attempt)
@@ -214,9 +214,15 @@ class Attempt:
         }
 
     def _stop_logs(self) -> None:
-        """Ship the last lines while the job is still this attempt's."""
+        """Ship the last lines while the job is still this attempt's.
+
+        Somebody waits for an attempt that has to stop. Any other is as patient with the store as
+        with the database: its heartbeat goes on.
+        """
+        timing = self._services.timing
         if self._shipper is not None:
-            self._shipper.stop()
+            stopping = self._switch.is_set()
+            self._shipper.stop(timing.last_lines_s if stopping else timing.outage_stop_s)
 
     @contextmanager
     def _logs(self, layout: ScratchLayout) -> Iterator[None]:
@@ -226,10 +232,11 @@ class Attempt:
         job_id = self._claim.job_id
         shown_as = {str(layout.root): "<scratch>", str(job_id): format_id(IdPrefix.JOB, job_id)}
         files = LogFiles(layout.logs, self._clock, shown_as=shown_as)
-        self._shipper = LogShipper(self._services, self._journal, self._claim, files)
+        shipper = LogShipper(self._services, self._journal, self._claim, files)
         with capture(files, self._clock):
-            self._shipper.start()
+            shipper.start()
+            self._shipper = shipper
             try:
                 yield
             finally:
-                self._shipper.end()
+                shipper.stop(0)  # the outcome is written, and waited as long as it could

@@ -2,13 +2,17 @@
 
 import fcntl
 import os
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from uuid import UUID
 
 LOCK_NAME = "lock"
+# The scratch folder may be one that others use, too: nothing is removed but what is named so.
+_ATTEMPT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,8 @@ class ScratchLayout:
 class Scratch:
     """An attempt's folder, held by a lock that the kernel drops with the process."""
 
-    def __init__(self, parent: Path, name: str) -> None:
-        self.layout = ScratchLayout(parent / name)
+    def __init__(self, parent: Path, job_id: UUID, fence: int) -> None:
+        self.layout = ScratchLayout(parent / f"{job_id}-{fence}")
         self._lock: int | None = None
 
     def __enter__(self) -> ScratchLayout:
@@ -82,12 +86,13 @@ class Scratch:
 
 
 def remove_abandoned(parent: Path) -> list[str]:
-    """Remove the folders that no living process holds; return their names."""
-    removed = []
-    for folder in sorted(parent.iterdir()) if parent.is_dir() else ():
-        if folder.is_dir() and not folder.is_symlink() and _remove_if_abandoned(folder):
-            removed.append(folder.name)
-    return removed
+    """Remove the folders of attempts that no living process holds; return their names."""
+    folders = [
+        entry
+        for entry in (sorted(parent.iterdir()) if parent.is_dir() else ())
+        if _ATTEMPT.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink()
+    ]
+    return [folder.name for folder in folders if _remove_if_abandoned(folder)]
 
 
 def free_bytes(folder: Path) -> int:
