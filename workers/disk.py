@@ -27,9 +27,14 @@ class Room:
     total_bytes: int
 
     @property
+    def missing_bytes(self) -> int:
+        """What is to become free before the job may begin; not positive where it may."""
+        return max(self.job_bytes, self.least_bytes) - self.free_bytes
+
+    @property
     def is_enough(self) -> bool:
         """Whether the job may begin: it fits, and no less is free than the operator wants."""
-        return self.free_bytes >= max(self.job_bytes, self.least_bytes)
+        return self.missing_bytes <= 0
 
     @property
     def can_never_be(self) -> bool:
@@ -55,7 +60,7 @@ class WorkerDisk:
         """Measure the room for a job that needs `job_bytes`, and make some where it is too little.
 
         First go the folders of killed attempts, which a new child would remove: none comes to a
-        worker whose full disk keeps jobs away. Then cached models give way.
+        worker whose full disk keeps jobs away. Then cached models give way, if that is enough.
         """
         room = self._measure(job_bytes)
         if room.is_enough or room.can_never_be:
@@ -66,7 +71,7 @@ class WorkerDisk:
         if room.is_enough or not self._shares_disk_with_cache():
             return room
         cache = HubCache(self._hub_cache_dir)
-        evicted = cache.make_room(lambda: self._measure(job_bytes).is_enough)
+        evicted = cache.make_room(lambda: self._measure(job_bytes).missing_bytes)
         if evicted.commits:
             log.info("hub_cache_evicted", commits=evicted.commits, freed_bytes=evicted.freed_bytes)
         return self._measure(job_bytes)

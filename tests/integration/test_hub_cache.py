@@ -117,9 +117,19 @@ def test_pin_of_a_killed_process_is_gone(tmp_path: Path) -> None:
 def test_room_is_made_one_commit_at_a_time(tmp_path: Path) -> None:
     caches = [commit(tmp_path, f"m{age}", used_at=age) for age in (1, 2, 3)]
 
-    HubCache(tmp_path).make_room(lambda: used_bytes(tmp_path) < 2.5 * MIB)
+    HubCache(tmp_path).make_room(lambda: used_bytes(tmp_path) - 5 * MIB // 2)
 
     assert kept(*caches) == [False, True, True]
+
+
+def test_nothing_goes_where_all_of_it_would_not_be_enough(tmp_path: Path) -> None:
+    caches = [commit(tmp_path, f"m{age}", used_at=age) for age in (1, 2, 3)]
+
+    with caches[2].in_use():
+        evicted = HubCache(tmp_path).make_room(lambda: used_bytes(tmp_path) - MIB // 2)
+
+    assert evicted == Evicted()
+    assert kept(*caches) == [True, True, True]
 
 
 def test_old_leftovers_go_and_young_ones_stay(tmp_path: Path) -> None:

@@ -72,14 +72,20 @@ class HubCache:
             evicted += self._evict(commit)
         return evicted
 
-    def make_room(self, is_enough: Callable[[], bool]) -> Evicted:
-        """Evict one commit after the other until `is_enough` says so."""
+    def make_room(self, missing_bytes: Callable[[], int]) -> Evicted:
+        """Evict one commit after the other until no bytes are missing.
+
+        Where all that may go would not be enough, all stay: losing them would help nobody.
+        """
         evicted = Evicted()
-        if is_enough():
+        if missing_bytes() <= 0:
             return evicted
         self.remove_leftovers()
-        for commit in self.commits():
-            if is_enough():
+        commits = [commit for commit in self.commits() if _may_go(commit)]
+        if sum(commit.size_bytes for commit in commits) < missing_bytes():
+            return evicted
+        for commit in commits:
+            if missing_bytes() <= 0:
                 break
             evicted += self._evict(commit)
         return evicted
@@ -106,6 +112,12 @@ class HubCache:
             commit.folder.rename(removed)
         shutil.rmtree(removed, ignore_errors=True)
         return Evicted(1, current.size_bytes)
+
+
+def _may_go(commit: CachedCommit) -> bool:
+    """Tell whether nobody uses a commit now; before it is evicted that is asked again."""
+    with _unused(commit.folder) as ours:
+        return ours and not commit.linked
 
 
 @contextmanager
