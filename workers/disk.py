@@ -15,6 +15,8 @@ log = structlog.get_logger()
 
 # Estimates of disk use are rough; a job that fills the disk takes others with it.
 MARGIN = 1.2
+# Somebody who looks after the disk once a day loses no job.
+LONGEST_WAIT_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +97,14 @@ def never_fits(room: Room) -> JobFailure:
         f"The worker's whole disk is too small for this job: {room}.",
         "Choose a smaller model, or have the operator point DEBIAS_SCRATCH_DIR at a larger disk.",
         retryable=True,
+    )
+
+
+def waited_too_long(room: Room) -> JobFailure:
+    """Describe a job that found too little room whenever it was offered to a worker."""
+    return JobFailure(
+        JobErrorCode.DISK_FULL,
+        f"The job waited {LONGEST_WAIT_S / 3600:.0f} h for room on a worker's disk: {room}.",
+        "Choose a smaller model, or have the operator free space below DEBIAS_SCRATCH_DIR; then "
+        "retry the job.",
     )

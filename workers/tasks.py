@@ -1,6 +1,6 @@
 """The one task: claim a job and run an attempt at it."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
@@ -14,12 +14,14 @@ from app.db.repositories.execution import Claim, claim_job, clear_dispatch
 from app.db.tables import Job
 from workers.attempt.run import Attempt
 from workers.attempt.services import AttemptServices, until_reachable
-from workers.disk import MARGIN, Room, WorkerDisk, never_fits
+from workers.disk import LONGEST_WAIT_S, MARGIN, Room, WorkerDisk, never_fits, waited_too_long
 
 log = structlog.get_logger()
 
-DISK_LOW_DELAY_S = 60.0
 DISK_LOW = "disk_low"
+# Each offer to a worker costs it a child, so a job that waits for room is offered ever more rarely.
+FIRST_DELAY_S = 60.0
+LONGEST_DELAY_S = 900.0
 
 
 class JobRunner:
@@ -41,8 +43,8 @@ class JobRunner:
         room = self._disk.room_for(needed)
         if not room.is_enough and not room.can_never_be:
             give_back = partial(self._give_back, job_id, dispatch, room)
-            until_reachable(give_back, "give_back", services=services)
-            return False
+            if until_reachable(give_back, "give_back", services=services):
+                return False
         claim = until_reachable(lambda: self._claim(job_id, dispatch), "claim", services=services)
         if claim is None:
             log.info("message_dropped", job_id=str(job_id), dispatch=dispatch)
@@ -50,10 +52,11 @@ class JobRunner:
         crash_point("claimed", claim.attempt)
         self._running = Attempt(self.services, claim)
         try:
-            if room.can_never_be:
-                self._running.refuse(never_fits(room))
-            else:
+            if room.is_enough:
                 self._running.run()
+            else:
+                failure = never_fits if room.can_never_be else waited_too_long
+                self._running.refuse(failure(room))
         finally:
             self._running = None
         return True
@@ -88,24 +91,40 @@ class JobRunner:
             estimate = found.scalar_one_or_none() or {}
         return int(MARGIN * estimate.get("disk_bytes", 0))
 
-    def _give_back(self, job_id: UUID, dispatch: int, room: Room) -> None:
-        """Leave the job to another worker or a later time, without using up an attempt."""
+    def _give_back(self, job_id: UUID, dispatch: int, room: Room) -> bool:
+        """Leave the job to another worker or a later time, without using up an attempt.
+
+        False, and nothing is done, where it has waited long enough for that.
+        """
         with self.services.database.write() as session:
             now = self.services.database.now(session)
-            run_after = now + timedelta(seconds=DISK_LOW_DELAY_S)
+            since = _waits_for_disk_since(session, job_id)
+            waited = now - (since or now)
+            if waited >= timedelta(seconds=LONGEST_WAIT_S):
+                return False
+            run_after = now + _delay_after(waited)
             cleared = clear_dispatch(session, job_id, dispatch, run_after=run_after)
-            if cleared and not _knows_of_low_disk(session, job_id):
-                message = (
-                    f"The worker {self.services.worker.host} has too little free disk for this "
-                    f"job: {room}. It waits, and is offered to a worker again every minute. Free "
-                    "space below DEBIAS_SCRATCH_DIR to speed it up."
-                )
-                data = {"code": DISK_LOW, "message": message}
+            if cleared and since is None:
+                data = {"code": DISK_LOW, "message": self._low_disk_message(room)}
                 append_event(session, job_id, "job.warning", now=now, data=data, level="warning")
         log.warning(DISK_LOW, job_id=str(job_id), room=str(room))
+        return True
+
+    def _low_disk_message(self, room: Room) -> str:
+        return (
+            f"The worker {self.services.worker.host} has too little free disk for this job: "
+            f"{room}. It waits, and is offered to a worker again after a minute, then ever more "
+            f"rarely, every {LONGEST_DELAY_S / 60:.0f} min in the end. Where none has room after "
+            f"{LONGEST_WAIT_S / 3600:.0f} h it fails. Free space below DEBIAS_SCRATCH_DIR."
+        )
 
 
-def _knows_of_low_disk(session: Session, job_id: UUID) -> bool:
-    """Tell whether that is the last thing the job's events say: one a minute helps nobody."""
+def _waits_for_disk_since(session: Session, job_id: UUID) -> datetime | None:
+    """Tell since when that is the last thing the job's events say: saying it once is enough."""
     last = last_event(session, job_id)
-    return last is not None and last.data.get("code") == DISK_LOW
+    return last.at if last is not None and last.data.get("code") == DISK_LOW else None
+
+
+def _delay_after(waited: timedelta) -> timedelta:
+    """Double the time that the job has waited, within limits."""
+    return timedelta(seconds=min(max(waited.total_seconds(), FIRST_DELAY_S), LONGEST_DELAY_S))

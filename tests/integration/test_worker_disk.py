@@ -17,9 +17,14 @@ from app.domain.errors import JobErrorCode
 from app.domain.sources import PathSource
 from app.domain.states import JobStatus
 from app.integrations.hub.cache import PIN_NAME, CommitCache
+from app.schemas.jobs import RetryJobRequest
+from app.services.jobs import retry_job
 from app.services.model_intake import IntakeSettings, inspect_source
+from app.settings import Settings
+from tests.clock import FakeClock
 from tests.execution import (
     Workshop,
+    as_client,
     dispatch_one,
     read_attempts,
     read_events,
@@ -27,12 +32,12 @@ from tests.execution import (
 )
 from tests.fixtures.database import make_project
 from tests.small_disk import SIZE_BYTES, small_disk
-from workers.disk import WorkerDisk
+from workers.disk import LONGEST_WAIT_S, WorkerDisk
 from workers.fetch import FetchSources
 from workers.runtime.checkpoints import write_point
 from workers.runtime.faults import name_failure
 from workers.runtime.scratch import Scratch
-from workers.tasks import JobRunner
+from workers.tasks import FIRST_DELAY_S, JobRunner
 
 MIB = 1 << 20
 
@@ -101,6 +106,10 @@ class Site:
         assert dispatched is not None
         return runner.run(*dispatched)
 
+    def only_job(self) -> Job:
+        with self.workshop.database.read() as session:
+            return session.execute(sa.select(Job)).scalar_one()
+
     def left(self) -> list[str]:
         return [path.name for path in self.scratch.iterdir()] if self.scratch.exists() else []
 
@@ -131,6 +140,16 @@ def test_cached_model_in_use_does_not_give_way(site: Site) -> None:
 
     assert job.status == JobStatus.QUEUED
     assert used.folder.exists()
+
+
+def test_cached_models_stay_where_all_of_them_would_not_be_enough(site: Site) -> None:
+    models = [cached(site.cache, name, used_at=1) for name in ("a", "b")]
+    site.scratch.parent.joinpath("ballast").write_bytes(bytes(3 * MIB // 2))
+
+    job = site.run(estimate=3 * MIB)
+
+    assert job.status == JobStatus.QUEUED
+    assert [model.folder.exists() for model in models] == [True, True]
 
 
 def test_only_a_cache_on_the_same_disk_gives_way(disk: Path, tmp_path: Path) -> None:
@@ -205,6 +224,63 @@ def test_job_that_waits_for_room_says_so_once_and_runs_when_there_is_some(site: 
     assert read_job(database, job_id).status == JobStatus.SUCCEEDED
     codes = [event.data.get("code") for event in read_events(database, job_id)]
     assert codes.count("disk_low") == 1
+
+
+@pytest.fixture
+def waiting(timed: Database, tmp_path: Path, disk: Path) -> Site:
+    """A full disk, and a job that has been told to wait, under a clock of the test's."""
+    disk.joinpath("ballast").write_bytes(bytes(3 * MIB))
+    site = Site(Workshop(timed, tmp_path), make_project(timed), disk)
+    site.run(estimate=2 * MIB)
+    return site
+
+
+def offer_when_due(site: Site, clock: FakeClock) -> float:
+    """Offer the job at the time it waits for, and tell how long that was."""
+    job = site.only_job()
+    delay_s = (job.run_after - clock.now()).total_seconds()
+    clock.advance(delay_s)
+    site.offer(site.runner())
+    return delay_s
+
+
+def test_job_that_waits_for_room_is_offered_ever_more_rarely(
+    waiting: Site, clock: FakeClock
+) -> None:
+    delays = [offer_when_due(waiting, clock) for _ in range(7)]
+
+    assert delays == [60, 60, 120, 240, 480, 900, 900]
+
+
+def test_job_that_waited_too_long_for_room_fails_with_the_numbers(
+    waiting: Site, clock: FakeClock
+) -> None:
+    clock.advance(LONGEST_WAIT_S - 1)
+    assert not waiting.offer(waiting.runner())
+    assert waiting.only_job().status == JobStatus.QUEUED
+    clock.advance(1)
+
+    assert waiting.offer(waiting.runner())
+
+    job = waiting.only_job()
+    assert (job.status, job.attempt) == (JobStatus.FAILED, 1)
+    assert job.error is not None
+    assert job.error["code"] == JobErrorCode.DISK_FULL
+    assert "2.4 MiB needed" in job.error["message"]
+    assert "waited 24 h" in job.error["message"]
+    assert "DEBIAS_SCRATCH_DIR" in job.error["hint"]
+
+
+def test_job_that_was_retried_waits_anew(waiting: Site, clock: FakeClock) -> None:
+    clock.advance(LONGEST_WAIT_S)
+    waiting.offer(waiting.runner())
+    job = waiting.only_job()
+    with as_client(waiting.workshop.database, job.project_id) as u:
+        retry_job(u, job.id, RetryJobRequest(), Settings(_env_file=None))
+
+    assert not waiting.offer(waiting.runner())
+
+    assert (waiting.only_job().run_after - clock.now()).total_seconds() == FIRST_DELAY_S
 
 
 def test_job_that_can_never_fit_fails_with_the_numbers(site: Site) -> None:
