@@ -16,6 +16,7 @@ from app.security.scopes import Principal
 from app.services.watching import Headway, read_headway, read_live_keys
 
 POLL_S = 0.25
+OUTAGE_POLL_S = 1.0
 MAX_WATCHES = 1000
 MAX_WATCHES_PER_PROJECT = 200
 MAX_WATCHES_PER_CALLER = 20
@@ -189,13 +190,13 @@ class JobWatcher:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._wanted.wait()
-            self._look()
+            seen = self._look()
             with self._lock:
                 if not self._watches:
                     self._wanted.clear()
-            self._stopping.wait(self._poll_s)
+            self._stopping.wait(self._poll_s if seen else OUTAGE_POLL_S)
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
         try:
             self.run_once()
             self._looks += 1
@@ -203,8 +204,11 @@ class JobWatcher:
                 self.end_dead()
         except SQLAlchemyError as exc:
             logger.warning("watch_failed", error=str(exc))
+            return False
         except Exception:  # without this thread every open stream would fall silent
             logger.exception("watch_failed")
+            return False
+        return True
 
 
 def _caller_of(principal: Principal) -> UUID:

@@ -71,18 +71,26 @@ def bound_waiting(engine: sa.Engine, answer_timeout_s: float) -> None:
 
 
 def refuse_closed_connections(engine: sa.Engine) -> None:
-    """Have the pool give out no connection that the server has closed.
+    """Have the pool give out no idle connection that the server has closed.
 
-    An idle connection with something to read was told goodbye, by the server or by the kernel. To
-    ask the server says no more, and is a round trip for each transaction.
+    One with something to read was told goodbye, by the server or by the kernel. To ask the server
+    is a round trip for each transaction, and finds more only where a network drops what it carries
+    without a word: there the first transaction fails, and the pool begins anew.
     """
 
+    def note_new(_connection: object, record: ConnectionPoolEntry) -> None:
+        record.info["is_new"] = True
+
     def check(
-        connection: psycopg.Connection[Any], _record: ConnectionPoolEntry, _proxy: object
+        connection: psycopg.Connection[Any], record: ConnectionPoolEntry, _proxy: object
     ) -> None:
+        # A new one is for the statement to find out: the pool would give up on a second refusal.
+        if record.info.pop("is_new", False):
+            return
         if connection.closed or _has_something_to_read(connection):
             raise sa.exc.InvalidatePoolError("the server has closed the connection")
 
+    sa.event.listen(engine, "connect", note_new)
     sa.event.listen(engine, "checkout", check)
 
 

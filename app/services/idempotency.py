@@ -78,7 +78,8 @@ def answer_once(u: UnitOfWork, ticket: Ticket | None, make: Callable[[], Answer]
 
 
 def _stored_by_another(u: UnitOfWork, ticket: Ticket) -> Answer:
-    row = u.idempotency.find(ticket.key, now=u.time)
+    # By the time that the key was found taken at, which has not become later by asking again.
+    row = u.idempotency.find(ticket.key, now=u.now)
     if row is None:
         raise RuntimeError("an idempotency key is taken, but its row is not there")
     return _replay(row, ticket)

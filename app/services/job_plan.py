@@ -1,5 +1,6 @@
 """Decide at POST everything that can be decided without weights."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,6 @@ from pydantic import ValidationError
 from app.catalog.method import CheckResult, MethodConfig, MethodDescriptor
 from app.db.repositories.models import VersionOrigin
 from app.db.uow import unit_of_work
-from app.domain.canonical import canonical_json
 from app.domain.errors import (
     ConfigInvalid,
     DebiasError,
@@ -43,7 +43,7 @@ from app.services.model_intake import InspectedModel, inspect_source
 from app.services.secrets import hub_of_project
 from app.settings import Settings
 
-MAX_KEPT_CONFIG_BYTES = 10_000
+MAX_KEPT_CONFIG_LENGTH = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +285,11 @@ def _check(
 
 def _check_key(
     method: MethodDescriptor, config: dict[str, Any], inspected: InspectedModel
-) -> tuple[str, str, bytes, str] | None:
+) -> tuple[str, str, str, str] | None:
     """Name what a check depends on; None where that may change, or the config is large."""
-    sent = canonical_json(config)
-    if inspected.content_key is None or len(sent) > MAX_KEPT_CONFIG_BYTES:
+    # Not sorted: a resolved config keeps the order that it was sent in.
+    sent = json.dumps(config)
+    if inspected.content_key is None or len(sent) > MAX_KEPT_CONFIG_LENGTH:
         return None
     return method.name, method.version, sent, inspected.content_key
 

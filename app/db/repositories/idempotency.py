@@ -21,7 +21,9 @@ class IdempotencyRepository:
         self._session = session
         self._project_id = project_id
 
-    def find(self, key: str, *, now: sa.ColumnElement[datetime]) -> IdempotencyKey | None:
+    def find(
+        self, key: str, *, now: datetime | sa.ColumnElement[datetime]
+    ) -> IdempotencyKey | None:
         """Return the stored answer of a key that has not expired."""
         statement = sa.select(IdempotencyKey).where(
             IdempotencyKey.project_id == self._project_id,
