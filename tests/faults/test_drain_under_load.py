@@ -7,10 +7,10 @@ from contextlib import suppress
 import pytest
 import sqlalchemy as sa
 
-from app.db.tables import JobAttempt
+from app.db.tables import JobAttempt, Worker
 from debias_client import ClientError
 from tests.faults.rig import create, outcomes, rows_of, uuid_of, wait_for_end, wait_until
-from tests.service import Service
+from tests.service import Service, wait_for
 
 # The worker may take its drain timeout (20 s here), the API 30 s; machines are slow.
 WORKER_STOP_S = 40
@@ -40,10 +40,18 @@ class Load:
                 self.accepted.append(create(self._service, steps=10, step_s=0.02))
 
 
+def ready_workers(service: Service) -> int:
+    with rows_of(service) as database, database.read() as session:
+        ready = sa.select(sa.func.count()).select_from(Worker).where(Worker.state == "ready")
+        return session.execute(ready).scalar_one()
+
+
 @pytest.mark.slow
 def test_nothing_is_lost_when_worker_and_api_stop_under_load(separate: Service) -> None:
     service = separate
     service.start_role("second")
+    # One that is still starting has nothing to give back, and ends by the signal itself.
+    wait_for(lambda: ready_workers(service) == 2, timeout_s=60, what="two workers")
     with Load(service) as load:
         first = create(service, steps=2000, step_s=0.02)
         wait_until(service, first, status="running", phase="evaluating_before")
