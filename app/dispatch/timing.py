@@ -17,6 +17,9 @@ class Timing:
         How often an attempt looks for a cancel, a drain or its time limit.
     stop_grace_s
         How long an engine may take to stop before the process ends itself.
+    last_lines_s
+        How long an attempt that has to stop waits for the store to take its last log lines. The
+        process that ends itself renews no lease meanwhile.
     reaper_s
         Period of the search for expired leases.
     resend_s
@@ -41,6 +44,7 @@ class Timing:
     heartbeat_s: float
     stop_poll_s: float
     stop_grace_s: float
+    last_lines_s: float
     reaper_s: float
     resend_s: float
     worker_seen_s: float
@@ -62,6 +66,7 @@ class Timing:
             heartbeat_s=15 * unit,
             stop_poll_s=min(2.0, 15 * unit),
             stop_grace_s=30 * unit,
+            last_lines_s=10 * unit,
             reaper_s=10 * unit,
             resend_s=60 * unit,
             worker_seen_s=15 * unit,

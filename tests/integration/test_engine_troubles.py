@@ -16,6 +16,8 @@ from app.db.tables import JobLogChunk
 from app.logging import configure_logging
 from tests.execution import Workshop, read_attempts, read_job
 from tests.fixtures.database import make_project
+from workers.attempt import log_shipping
+from workers.attempt.publish import Publisher
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +85,35 @@ def test_an_exception_of_any_kind_fails_the_job_with_its_traceback_in_the_log(
     assert "Traceback" in log
     assert word in log
     assert "troubles.py" in log
+
+
+def test_the_traceback_of_a_commit_that_failed_is_in_the_log_too(
+    workshop: Workshop, project: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: Publisher, *_args: object) -> None:
+        raise RuntimeError("the commit failed as asked")
+
+    monkeypatch.setattr(Publisher, "commit", fail)
+    job_id = workshop.queue(project)
+
+    workshop.run_next(capture_streams=True)
+
+    assert read_job(workshop.database, job_id).status == "failed"
+    assert "RuntimeError: the commit failed as asked" in log_of(workshop, job_id)
+
+
+def test_every_line_of_a_job_that_succeeds_is_in_the_log(
+    workshop: Workshop, project: UUID, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(log_shipping, "SHIP_PERIOD_S", 0.01)
+    caplog.set_level("INFO")
+    job_id = workshop.queue(project, log_lines=200)
+
+    workshop.run_next(capture_streams=True)
+
+    assert read_job(workshop.database, job_id).status == "succeeded"
+    assert log_of(workshop, job_id).count("fake line ") == 4 * 200
 
 
 @pytest.mark.parametrize("trouble", ["directory", "thread", "processes", "flood"])

@@ -2,6 +2,7 @@
 
 import threading
 from datetime import datetime
+from queue import Empty, SimpleQueue
 
 import structlog
 from sqlalchemy.orm import Session
@@ -23,7 +24,7 @@ SHIP_PERIOD_S = 5.0
 
 
 class LogShipper:
-    """A thread of its own: a slow store must not hold up the heartbeat."""
+    """A thread of its own, which alone waits for the store: it may be slow, or never answer."""
 
     def __init__(
         self, services: AttemptServices, journal: Journal, claim: Claim, files: LogFiles
@@ -33,7 +34,7 @@ class LogShipper:
         self._claim = claim
         self._files = files
         self._waiting: list[LogChunk] = []
-        self._shipping = threading.Lock()
+        self._asked: SimpleQueue[threading.Event] = SimpleQueue()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log-shipper", daemon=True)
 
@@ -41,36 +42,47 @@ class LogShipper:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread and ship what is left. Lost lines never change a job's outcome."""
-        self.end()
-        self.ship(final=True)
+    def ship_rest(self, patience_s: float) -> None:
+        """Have every line so far stored, and wait for that, but for `patience_s` at most.
+
+        Lost lines never change a job's outcome.
+        """
+        shipped = threading.Event()
+        self._asked.put(shipped)
+        if self._thread.is_alive():
+            shipped.wait(patience_s)
 
     def end(self) -> None:
-        """End the thread."""
+        """End the thread; one that the store holds up is left behind."""
         self._ended.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-    def ship(self, *, final: bool = False) -> None:
-        """Store the lines written since the last call."""
-        with self._shipping:
-            try:
-                self._waiting += self._files.take(final=final)
-                while self._waiting:
-                    self._store(self._waiting[0])
-                    self._waiting.pop(0)
-            except (DebiasError, DatabaseUnreachable, OSError) as exc:
-                log.warning("log_chunk_delayed", reason=str(exc))
-            except Fenced:
-                self._waiting.clear()
-            except Exception:  # lost lines must not become the job's outcome
-                log.exception("log_chunk_lost")
-                del self._waiting[:1]
+        self.ship_rest(0)  # wakes it
 
     def _run(self) -> None:
-        while not self._ended.wait(SHIP_PERIOD_S):
-            self.ship()
+        while not self._ended.is_set():
+            try:
+                shipped = self._asked.get(timeout=SHIP_PERIOD_S)
+            except Empty:
+                self._ship()
+            else:
+                self._ship(final=True)
+                shipped.set()
+
+    def _ship(self, *, final: bool = False) -> None:
+        """Store the lines written since the last call."""
+        if self._journal.closed:  # the outcome has not waited; the files may be gone
+            return
+        try:
+            self._waiting += self._files.take(final=final)
+            while self._waiting:
+                self._store(self._waiting[0])
+                self._waiting.pop(0)
+        except (DebiasError, DatabaseUnreachable, OSError) as exc:
+            log.warning("log_chunk_delayed", reason=str(exc))
+        except Fenced:
+            self._waiting.clear()
+        except Exception:  # lost lines must not become the job's outcome
+            log.exception("log_chunk_lost")
+            del self._waiting[:1]
 
     def _store(self, chunk: LogChunk) -> None:
         claim = self._claim

@@ -141,7 +141,7 @@ class Attempt:
         stored = sum(artifact.blob.size_bytes for artifact in artifacts)
         publication = Publication(runner.spec, result, self._measured(), self._usage(stored))
         log.info("attempt_finished", job_id=str(self._claim.job_id), artifacts=len(artifacts))
-        self._stop_logs()
+        self._ship_last_lines()
         publisher.commit(publication, artifacts, layout.out)
 
     def _show_upload(self, done: int, total: int, name: str) -> None:
@@ -156,7 +156,7 @@ class Attempt:
 
     def _end(self, ending: Ending) -> None:
         """Write an outcome other than success; wait for a database that is away."""
-        self._stop_logs()
+        self._ship_last_lines()
         if self._switch.cause is StopCause.OUTAGE:
             self._close(ending)
             return
@@ -213,8 +213,8 @@ class Attempt:
             "stored_bytes": stored_bytes,
         }
 
-    def _stop_logs(self) -> None:
-        """Ship the last lines while the job is still this attempt's.
+    def _ship_last_lines(self) -> None:
+        """Have the last lines stored while the job is still this attempt's.
 
         Somebody waits for an attempt that has to stop. Any other is as patient with the store as
         with the database: its heartbeat goes on.
@@ -222,7 +222,7 @@ class Attempt:
         timing = self._services.timing
         if self._shipper is not None:
             stopping = self._switch.is_set()
-            self._shipper.stop(timing.last_lines_s if stopping else timing.outage_stop_s)
+            self._shipper.ship_rest(timing.last_lines_s if stopping else timing.outage_stop_s)
 
     @contextmanager
     def _logs(self, layout: ScratchLayout) -> Iterator[None]:
@@ -232,11 +232,10 @@ class Attempt:
         job_id = self._claim.job_id
         shown_as = {str(layout.root): "<scratch>", str(job_id): format_id(IdPrefix.JOB, job_id)}
         files = LogFiles(layout.logs, self._clock, shown_as=shown_as)
-        shipper = LogShipper(self._services, self._journal, self._claim, files)
+        self._shipper = LogShipper(self._services, self._journal, self._claim, files)
         with capture(files, self._clock):
-            shipper.start()
-            self._shipper = shipper
+            self._shipper.start()
             try:
                 yield
             finally:
-                shipper.stop(0)  # the outcome is written, and waited as long as it could
+                self._shipper.end()
