@@ -12,6 +12,14 @@ from workers.runtime.faults import (
     parse_worker_loss,
 )
 
+# As torch 2.13 says it on Linux; `ELSEWHERE`, where malloc sets no error number.
+NO_HOST_MEMORY = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 1125899906842624 bytes. Error code 12 (Cannot allocate memory)"
+)
+ELSEWHERE = "not enough memory: you tried to allocate 1981808640 bytes."
+NO_CUBLAS = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+
 
 class SafetensorError(Exception):
     """Named like that of the library, which says the number in words only."""
@@ -25,7 +33,16 @@ class OutOfMemoryError(RuntimeError):
     ("error", "code"),
     [
         (MemoryError(), JobErrorCode.OOM_HOST),
+        (RuntimeError(NO_HOST_MEMORY), JobErrorCode.OOM_HOST),
+        (RuntimeError("DefaultCPUAllocator: " + ELSEWHERE), JobErrorCode.OOM_HOST),
         (OutOfMemoryError(), JobErrorCode.OOM_DEVICE),
+        (RuntimeError(NO_CUBLAS), JobErrorCode.OOM_DEVICE),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), JobErrorCode.OOM_DEVICE),
+        (RuntimeError("CUDA error: out of memory"), JobErrorCode.OOM_DEVICE),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), JobErrorCode.INTERNAL),
+        (ValueError(f"the prompt is {NO_CUBLAS!r}"), JobErrorCode.INTERNAL),
+        (RuntimeError(12), JobErrorCode.INTERNAL),
+        (RuntimeError(), JobErrorCode.INTERNAL),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), JobErrorCode.DISK_FULL),
         (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), JobErrorCode.DISK_FULL),
         (OSError(errno.EFBIG, os.strerror(errno.EFBIG)), JobErrorCode.DISK_FULL),

@@ -10,6 +10,10 @@ from app.domain.errors import JobErrorCode, JobFailure
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # How libraries written in Rust (safetensors, tokenizers) spell it, in errors of their own.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
+# What torch raises as plain `RuntimeError`: its allocator for the host, on Linux and elsewhere, and
+# what takes memory of the device past its caching allocator (cuBLAS, cuDNN, the CUDA context).
+_HOST_MEMORY = re.compile(r"(?:can't allocate|not enough) memory: you tried to allocate")
+_DEVICE_MEMORY = re.compile(r"\bCU[A-Z_]+_ALLOC_FAILED\b|CUDA error: out of memory")
 _EXITED = re.compile(r"exitcode (-?\d+)")
 _KILLED = re.compile(r"signal (\d+)")
 
@@ -26,9 +30,10 @@ def name_failure(exc: BaseException) -> JobFailure:
         named = [name_failure(one) for one in exc.exceptions]
         known = (failure for failure in named if failure.code is not JobErrorCode.INTERNAL)
         return next(known, named[0])
-    if isinstance(exc, MemoryError):
+    if isinstance(exc, MemoryError) or _says(exc, _HOST_MEMORY):
         return host_out_of_memory("The job asked for more memory than this host has.")
-    if type(exc).__name__ == "OutOfMemoryError":  # torch's, without importing torch
+    # The name is torch's, without importing torch.
+    if type(exc).__name__ == "OutOfMemoryError" or _says(exc, _DEVICE_MEMORY):
         return _device_out_of_memory()
     if is_disk_full(exc):
         return JobFailure(
@@ -45,6 +50,12 @@ def name_failure(exc: BaseException) -> JobFailure:
         "This is a defect of the service. The job's log has the traceback; quote the job id when "
         "you report it.",
     )
+
+
+def _says(exc: BaseException, words: re.Pattern[str]) -> bool:
+    """Look for words in what a `RuntimeError` was raised with; runs no code of the error's own."""
+    said = exc.args[0] if isinstance(exc, RuntimeError) and exc.args else None
+    return isinstance(said, str) and words.search(said) is not None
 
 
 def is_disk_full(exc: BaseException | None) -> bool:
