@@ -8,12 +8,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel
-from sqlalchemy import exc as database_errors
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
+from app.db.session import OUTAGE_ERRORS
 from app.domain.errors import (
     BadRequest,
     DebiasError,
@@ -65,11 +65,7 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(DebiasError, _on_debias_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    for kind in (
-        database_errors.OperationalError,
-        database_errors.InterfaceError,
-        database_errors.TimeoutError,
-    ):
+    for kind in OUTAGE_ERRORS:
         app.add_exception_handler(kind, _on_database_gone)
 
 

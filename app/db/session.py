@@ -31,6 +31,8 @@ ANSWER_TIMEOUT_S = 10.0
 """The same for a lock or a statement. Twice this is well below a lease: after a silent server
 a heartbeat has the time for another try."""
 MIGRATION_TIMEOUT_S = 60.0
+OUTAGE_ERRORS = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
+"""What says that the database cannot be used at the moment; any other error is a defect."""
 # Internal to psycopg, but not defects: the server has become a read-only replica by a fail-over,
 # or has ended a transaction in which nothing happened for too long.
 OUTAGE_STATES = frozenset({"25006", "25P03"})
@@ -148,34 +150,38 @@ def _create_postgres_engine(
         "keepalives_count": 3,
         "tcp_user_timeout": 15_000,
     }
-    options: dict[str, Any] = {"connect_args": arguments}
-    if pooled:
-        options |= {
-            "pool_size": POOL_SIZE,
-            "max_overflow": POOL_SIZE,
-            "pool_timeout": POOL_TIMEOUT_S,
-        }
-    else:
-        options["poolclass"] = NullPool
-    engine = sa.create_engine(url, **options)
+    engine = sa.create_engine(url, connect_args=arguments, **_pool_options(pooled))
     sa.event.listen(engine, "handle_error", _as_outage, retval=True)
-    refuse_closed_connections(engine)
+    if pooled:
+        refuse_closed_connections(engine)
     if answer_timeout_s is not None:
         bound_waiting(engine, answer_timeout_s)
     return engine
 
 
 def _create_sqlite_engine(url: str, pooled: bool, answer_timeout_s: float | None) -> Engine:
-    options: dict[str, Any] = {} if pooled else {"poolclass": NullPool}
     # The driver's `timeout` is SQLite's busy handler.
     waiting = {"timeout": MIGRATION_TIMEOUT_S if answer_timeout_s is None else answer_timeout_s}
     arguments = {"check_same_thread": False, **waiting}
+    # A database in memory ends with its connection, and has a pool of its own for that.
+    in_memory = _path_of(sa.make_url(url)) is None
+    options = {} if pooled and in_memory else _pool_options(pooled)
     engine = sa.create_engine(url, connect_args=arguments, **options)
     sa.event.listen(engine, "handle_error", _as_outage, retval=True)
     sa.event.listen(engine, "connect", _prepare_sqlite)
     _follow_the_file(engine)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _pool_options(pooled: bool) -> dict[str, Any]:
+    if not pooled:
+        return {"poolclass": NullPool}
+    return {
+        "pool_size": POOL_SIZE,
+        "max_overflow": POOL_SIZE,
+        "pool_timeout": POOL_TIMEOUT_S,
+    }
 
 
 def _as_outage(context: ExceptionContext) -> BaseException | None:
@@ -197,8 +203,8 @@ def _follow_the_file(engine: Engine) -> None:
 
     What it wrote would be lost with it. A new connection makes a new log.
     """
-    path = engine.url.database
-    if not path or path == ":memory:":
+    path = _path_of(engine.url)
+    if path is None:
         return
     log = f"{path}-wal"
 
@@ -218,6 +224,10 @@ def _follow_the_file(engine: Engine) -> None:
 
     sa.event.listen(engine, "connect", remember)
     sa.event.listen(engine, "checkout", compare)
+
+
+def _path_of(url: sa.URL) -> str | None:
+    return url.database if url.database not in ("", ":memory:") else None
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from app.db import postgres
+from app.db import postgres, session
 from app.db.session import Database
 from app.db.tables import Project
 from tests.fixtures.database import make_project
@@ -150,6 +150,18 @@ def test_a_connection_that_the_server_ended_is_replaced_unseen(postgres_url: str
         assert count_projects(database) == 0
 
 
+def test_a_new_connection_that_the_server_ends_at_once_is_an_outage(postgres_url: str) -> None:
+    """As in a restart: the pool makes a connection, and has none by the time that it is used."""
+    with opened(postgres_url) as database:
+
+        @sa.event.listens_for(database.engine, "connect")
+        def end(_connection: object, _record: object) -> None:
+            terminate_others(postgres_url)
+
+        with pytest.raises(OUTAGE):
+            count_projects(database)
+
+
 def test_a_transaction_that_the_server_ended_is_an_outage(postgres_url: str) -> None:
     with opened(postgres_url) as database:
         with pytest.raises(OUTAGE):
@@ -202,6 +214,30 @@ def test_writers_of_one_process_do_not_queue_without_end(sqlite_path: Path) -> N
         done.set()
         holder.join()
         make_project(database)
+
+
+def test_a_caller_that_gets_no_connection_is_told_so(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "POOL_SIZE", 1)
+    monkeypatch.setattr(session, "POOL_TIMEOUT_S", 0.01)
+
+    with opened(database_url) as database, ExitStack() as stack:
+        for _ in range(2):  # the pool, and as many on top
+            stack.enter_context(database.read()).execute(sa.select(1))
+
+        with pytest.raises(sa.exc.TimeoutError):
+            count_projects(database)
+        stack.close()
+        count_projects(database)
+
+
+def test_a_database_in_memory_keeps_its_own_pool() -> None:
+    with opened("sqlite://") as database:
+        with database.write() as session:
+            session.execute(sa.text("CREATE TABLE kept (n INTEGER)"))
+        with database.read() as session:
+            assert session.execute(sa.text("SELECT count(*) FROM kept")).scalar_one() == 0
 
 
 def test_a_file_that_is_no_database_is_an_outage(sqlite_path: Path) -> None:
