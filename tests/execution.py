@@ -168,6 +168,16 @@ def claim_next(database: Database, worker: WorkerIdentity, **options: Any) -> Cl
     return claimed
 
 
+def spoil(database: Database, job_id: UUID) -> None:
+    """Leave a job's row such that nobody can read it: its start is no moment to Python."""
+    with database.write() as session:
+        session.execute(
+            sa.text("UPDATE jobs SET started_at = 'infinity' WHERE id = :id").bindparams(
+                sa.bindparam("id", job_id, sa.Uuid)
+            )
+        )
+
+
 def read_job(database: Database, job_id: UUID) -> Job:
     with database.read() as session:
         return session.execute(sa.select(Job).where(Job.id == job_id)).scalar_one()

@@ -1,7 +1,7 @@
 """End what nobody comes back for: jobs that wait, or are paused, for too long."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import structlog
@@ -17,6 +17,7 @@ from app.db.repositories.execution import (
 from app.db.repositories.outputs import drop_points
 from app.db.session import Database
 from app.db.transition import transition
+from app.dispatch.isolation import isolated
 from app.domain.clock import format_time
 from app.domain.states import Actor, JobStatus, StopReason
 
@@ -54,14 +55,19 @@ class Deadlines:
             paused = paused_since_before(session, now - PAUSED_MAX + PAUSED_WARNING)
         for job_id in pending:
             message = "What the job waited for did not come within a day."
-            self._cancel(job_id, JobStatus.PENDING, "pending_too_long", message, report)
+            with isolated("deadline_failed", job_id=str(job_id)):
+                self._cancel(job_id, JobStatus.PENDING, "pending_too_long", message, report)
         for job in paused:
-            if job.warned_at is None:
-                self._warn(job, report)
-            elif now >= max(job.paused_at + PAUSED_MAX, job.warned_at + PAUSED_WARNING):
-                message = f"The job was paused for {PAUSED_MAX.days} days."
-                self._cancel(job.id, JobStatus.PAUSED, "paused_too_long", message, report)
+            with isolated("deadline_failed", job_id=str(job.id)):
+                self._warn_or_cancel(job, now, report)
         return report
+
+    def _warn_or_cancel(self, job: PausedJob, now: datetime, report: DeadlineReport) -> None:
+        if job.warned_at is None:
+            self._warn(job, report)
+        elif now >= max(job.paused_at + PAUSED_MAX, job.warned_at + PAUSED_WARNING):
+            message = f"The job was paused for {PAUSED_MAX.days} days."
+            self._cancel(job.id, JobStatus.PAUSED, "paused_too_long", message, report)
 
     def _warn(self, paused: PausedJob, report: DeadlineReport) -> None:
         with self._database.write() as session:

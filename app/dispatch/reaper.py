@@ -11,6 +11,7 @@ from app.db.repositories.clock import pull_back
 from app.db.repositories.execution import expired_leases, lock_expired, mark_lost_workers
 from app.db.session import Database
 from app.dispatch.endings import Ending, EndingWriter, worker_lost
+from app.dispatch.isolation import isolated
 from app.dispatch.timing import Timing
 from app.domain.states import Actor, AttemptOutcome, JobStatus
 
@@ -75,10 +76,11 @@ class Reaper:
         with self._database.read() as session:
             due = expired_leases(session, now=self._database.now(session))
         for job_id in due:
-            status = self._end(job_id)
-            if status is not None:
-                report.jobs[job_id] = status
-                log.warning("lease_expired", job_id=str(job_id), becomes=str(status))
+            with isolated("reaping_failed", job_id=str(job_id)):
+                status = self._end(job_id)
+                if status is not None:
+                    report.jobs[job_id] = status
+                    log.warning("lease_expired", job_id=str(job_id), becomes=str(status))
         with self._database.write() as session:
             timeout = timedelta(seconds=self._timing.worker_timeout_s)
             seen_before = self._database.now(session) - timeout

@@ -4,6 +4,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+import sqlalchemy as sa
 
 from app.db.events import append_event
 from app.db.repositories.execution import WorkerIdentity, lock_fenced
@@ -23,6 +24,7 @@ from tests.execution import (
     queue_job,
     read_events,
     read_job,
+    spoil,
 )
 from tests.fixtures.database import make_project
 
@@ -60,6 +62,16 @@ def pause_again(database: Database, worker: WorkerIdentity) -> None:
         job.stop_requested = StopReason.PAUSE
         ending, now = Ending(AttemptOutcome.PAUSED), database.now(session)
         EndingWriter(TIMING).end(session, job, ending, by=Actor.WORKER, now=now)
+
+
+def leave_pending(database: Database, project: UUID) -> UUID:
+    """Make a job that waits for another; nothing else makes one yet."""
+    job_id = queue_job(database, project)
+    with database.write() as session:
+        values = {Job.status: JobStatus.PENDING, Job.queued_at: None}
+        session.query(Job).filter(Job.id == job_id).update(values)
+        append_event(session, job_id, "job.created", now=database.now(session))
+    return job_id
 
 
 def advance(clock: FakeClock, span: timedelta, seconds: float) -> None:
@@ -135,6 +147,46 @@ def test_the_week_begins_anew_with_every_pause(
     assert deadlines.run_once().warned == [paused]
 
 
+def test_a_job_that_cannot_be_read_holds_up_no_other(
+    timed: Database,
+    project: UUID,
+    paused: UUID,
+    worker: WorkerIdentity,
+    deadlines: Deadlines,
+    clock: FakeClock,
+) -> None:
+    behind = queue_job(timed, project)
+    pause_again(timed, worker)
+    waiting = [leave_pending(timed, project) for _ in range(2)]
+    for job_id in (paused, waiting[0]):
+        spoil(timed, job_id)
+
+    advance(clock, PAUSED_MAX - PAUSED_WARNING, SECOND)
+    first = deadlines.run_once()
+    advance(clock, PAUSED_WARNING, SECOND)
+    second = deadlines.run_once()
+
+    assert (first.warned, first.cancelled) == ([behind], [waiting[1]])
+    assert (second.warned, second.cancelled) == ([], [behind])
+
+
+def test_an_outage_in_the_middle_ends_the_round(
+    timed: Database,
+    paused: UUID,
+    deadlines: Deadlines,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise sa.exc.OperationalError("BEGIN", {}, Exception("down"))
+
+    advance(clock, PAUSED_MAX, 0)
+    monkeypatch.setattr(timed, "write", refuse)
+
+    with pytest.raises(sa.exc.OperationalError):
+        deadlines.run_once()
+
+
 def test_a_queued_job_may_wait_as_long_as_it_must(
     timed: Database, project: UUID, deadlines: Deadlines, clock: FakeClock
 ) -> None:
@@ -149,12 +201,7 @@ def test_a_queued_job_may_wait_as_long_as_it_must(
 def test_a_pending_job_is_cancelled_after_a_day(
     timed: Database, project: UUID, deadlines: Deadlines, clock: FakeClock
 ) -> None:
-    job_id = queue_job(timed, project)
-    with timed.write() as session:
-        # Nothing makes pending jobs yet; written as the one that waits for another would be.
-        values = {Job.status: JobStatus.PENDING, Job.queued_at: None}
-        session.query(Job).filter(Job.id == job_id).update(values)
-        append_event(session, job_id, "job.created", now=timed.now(session))
+    job_id = leave_pending(timed, project)
     advance(clock, PENDING_MAX, -SECOND)
     early = deadlines.run_once()
     clock.advance(2 * SECOND)

@@ -19,6 +19,7 @@ from tests.execution import (
     read_attempts,
     read_events,
     read_job,
+    spoil,
 )
 from tests.fixtures.database import make_project
 
@@ -149,6 +150,20 @@ def test_after_an_error_the_contact_counts_anew(
     clock.advance(TIMING.reaper_s)
 
     assert reaper.run_once().observing
+
+
+def test_a_job_that_cannot_be_read_holds_up_no_other(
+    timed: Database, job_id: UUID, worker: WorkerIdentity, reaper: Reaper, clock: FakeClock
+) -> None:
+    spoil(timed, job_id)
+    clock.advance(0.1)
+    behind = queue_job(timed, make_project(timed))
+    claim_next(timed, worker)
+
+    observe(reaper, clock, TIMING.lease_ttl_s + 1)
+
+    assert read_job(timed, behind).status == "queued"
+    assert not reaper.run_once().observing
 
 
 def test_a_worker_unseen_for_long_is_lost(

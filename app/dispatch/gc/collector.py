@@ -17,6 +17,7 @@ from app.dispatch.gc.rows import (
 )
 from app.dispatch.gc.step import Round, Step
 from app.dispatch.gc.stored import DeadBlobs, OldLogs, UnfinishedWrites, UnknownObjects
+from app.dispatch.isolation import isolated
 from app.domain.retention import Freed, Horizon, RetentionPeriods
 from app.storage.objects import ObjectStore
 
@@ -81,17 +82,28 @@ class Collector:
         self._stopping = threading.Event()
 
     def run_once(self, *, dry_run: bool = False, budget_s: float | None = None) -> GcReport:
-        """Collect once; after `budget_s`, end with the batch at hand."""
+        """Collect once; after `budget_s`, end with the batch at hand.
+
+        A step that fails, as without the store, holds up no other: its error is raised at the end.
+        """
         work = self._begin()
         ends_at = None if budget_s is None else self._database.clock.monotonic() + budget_s
         freed: dict[str, Freed] = {}
+        errors: list[Exception] = []
         for step in STEPS:
             freed[step.kind] = Freed()
-            for batch in self._batches(step, work, dry_run):
-                freed[step.kind] += batch
-                if self._has_to_end(ends_at):
-                    return self._report(GcReport(dry_run, complete=False, freed=freed))
-        return self._report(GcReport(dry_run, complete=True, freed=freed))
+            with isolated("collecting_failed", kind=step.kind) as failed:
+                for batch in self._batches(step, work, dry_run):
+                    freed[step.kind] += batch
+                    if self._has_to_end(ends_at):
+                        return self._report(GcReport(dry_run, complete=False, freed=freed))
+            errors += failed
+            if failed and self._has_to_end(ends_at):
+                break
+        report = self._report(GcReport(dry_run, complete=not errors, freed=freed))
+        if errors:
+            raise errors[0]
+        return report
 
     def stop(self) -> None:
         """Let a run in another thread end with the batch at hand; none begins any more."""
