@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from app.db.events import Level, append_event, prune_progress
 from app.db.repositories.execution import Claim, Pulse, lock_fenced, read_pulse
 from app.db.repositories.outputs import MetricValue, write_metrics
-from app.db.session import Database
+from app.db.session import OUTAGE_ERRORS, Database
 from app.db.tables import Job, JobAttempt
 from app.dispatch.timing import Timing
 from app.domain.clock import format_time
@@ -27,12 +27,7 @@ METRICS_PER_WRITE = 500
 # Kept in memory while the database does not answer; older points give way.
 METRICS_BUFFERED = 50_000
 PRUNE_EVERY = 50
-UNREACHABLE = (
-    sa.exc.OperationalError,
-    sa.exc.InterfaceError,
-    sa.exc.TimeoutError,
-    OSError,
-)
+UNREACHABLE = (*OUTAGE_ERRORS, OSError)
 
 T = TypeVar("T")
 
@@ -168,7 +163,7 @@ class Journal:
     def write(self, action: Callable[[Session, Job, datetime], T]) -> T:
         """Run `action` in one transaction under the fence, after all that waits.
 
-        Raises `Fenced` or `DatabaseUnreachable`; in both cases nothing was written.
+        Raises `Fenced` or `DatabaseUnreachable`; in both cases `action` wrote nothing.
         """
         return self._write(action, closing=False)
 
@@ -188,6 +183,7 @@ class Journal:
         return self._write(action, closing=True)
 
     def _write(self, action: Callable[[Session, Job, datetime], T], *, closing: bool) -> T:
+        self._drain()
         with self._writing:
             if self._closed:
                 raise Fenced
@@ -205,6 +201,11 @@ class Journal:
                 raise
             self._closed = closing
             return result
+
+    def _drain(self) -> None:
+        """Leave no more points to a transaction than one may write; others come in between."""
+        while len(self._metrics) > METRICS_PER_WRITE and not self._closed:
+            self.beat(renew=False)
 
     def patiently(self, write: Callable[[], T]) -> T:
         """Repeat a call of this journal while the database is away, for `outage_stop_s`."""
