@@ -79,6 +79,10 @@ class Settings(BaseSettings):
     hub_org_allowlist: CommaSeparated = Field(
         default=(), description="Organisations whose models may be used; empty: all."
     )
+    max_model_bytes: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Largest model, by all its files, that a job may name; unset: no limit.",
+    )
     auth_mode: Literal["keys", "disabled"] = Field(
         default="keys",
         description="`disabled` asks nobody for a key; the service then listens on loopback only.",

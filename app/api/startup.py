@@ -90,12 +90,13 @@ def _context_of(
 
 
 def intake_of(settings: Settings, hub: HubClient) -> IntakeSettings:
-    """Say which model sources are allowed."""
+    """Say which models are allowed."""
     return IntakeSettings(
         cache_dir=settings.hub_cache_dir,
         models_dir=settings.models_dir,
         hub=hub,
         hub_orgs=settings.hub_org_allowlist,
+        max_total_bytes=settings.max_model_bytes,
     )
 
 

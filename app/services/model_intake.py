@@ -240,7 +240,7 @@ def _check_total(reader: ModelReader, wanted: Iterable[str], limit: int | None) 
     if limit is not None and total > limit:
         raise QuotaExceeded(
             f"The model has {total} bytes; {limit} is this service's limit for one model. "
-            "Choose a smaller model or ask the operator."
+            "Choose a smaller model, or ask the operator to raise DEBIAS_MAX_MODEL_BYTES."
         )
 
 

@@ -11,8 +11,10 @@ from app.db.session import Database
 from app.db.tables import Blob, JobAttempt, Project, Worker
 from app.domain.clock import unix_ms
 from app.domain.ids import new_id
+from app.settings import Settings
 from tests.execution import add_worker, queue_job
 from tests.integration.api.callers import JOB, Caller, RunningApp
+from tests.integration.api.conftest import run_app
 from tests.integration.api.runs import finish, start
 
 
@@ -176,6 +178,29 @@ def test_bytes_of_others_do_not_count(app: RunningApp) -> None:
 
     assert used(poor, "max_storage_bytes") == 0
     assert poor.post("/v1/jobs", json=JOB).status_code == 202
+
+
+def post_with_limit(settings: Settings, max_model_bytes: int) -> Any:
+    limited = settings.model_copy(update={"max_model_bytes": max_model_bytes})
+    with run_app(limited) as app:
+        return app.caller().post("/v1/jobs", json=JOB)
+
+
+def test_a_model_is_taken_up_to_the_last_byte_of_the_services_limit_and_not_beyond(
+    sqlite_settings: Settings,
+) -> None:
+    assert sqlite_settings.models_dir is not None
+    size = sum(path.stat().st_size for path in (sqlite_settings.models_dir / "tiny").iterdir())
+
+    taken, refused = (post_with_limit(sqlite_settings, limit) for limit in (size, size - 1))
+
+    assert taken.status_code == 202
+    assert refusal(refused) == (429, "quota_exceeded")
+    detail = refused.json()["detail"]
+    assert f"{size} bytes; {size - 1} is" in detail
+    assert "Choose a smaller model" in detail
+    assert "DEBIAS_MAX_MODEL_BYTES" in detail
+    assert "retry-after" not in refused.headers
 
 
 @pytest.fixture
