@@ -174,6 +174,7 @@ REMOVALS: Mapping[str, Removal] = {
     ),
     "T44": Removal("app/domain/findings.py", "islice(found, MAX_FINDINGS)", "found"),
     "T45": Removal("app/api/turns.py", "AT_ONCE = 4", "AT_ONCE = 400"),
+    "T46": Removal("app/api/startup.py", "        max_total_bytes=settings.max_model_bytes,\n", ""),
 }
 
 
