@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from starlette.testclient import TestClient
 
 from app.api.openapi import api_routes
 from app.api.problems import all_problems
+from app.db import session
 from app.db.schema import head_revision
 from app.db.session import Database
 from app.domain.errors import Unavailable
@@ -249,6 +251,25 @@ def test_database_that_is_gone_is_answered_503(sqlite_settings: Settings, tmp_pa
     assert "sqlite" not in answer.text.lower()
     assert ready.status_code == 503
     assert ready.json()["database"] is False
+
+
+def test_request_that_gets_no_connection_is_answered_503(
+    sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "POOL_SIZE", 2)
+    monkeypatch.setattr(session, "POOL_TIMEOUT_S", 0.5)
+    with TestClient(create_app(sqlite_settings, maintenance=False)) as client, ExitStack() as held:
+        engine = client.app_state["runtime"].context.database.engine
+        for _ in range(4):  # the pool, and as many on top
+            held.enter_context(engine.connect())
+
+        answer = client.get("/v1/jobs", headers={"Authorization": "Bearer x"})
+        held.close()
+        later = client.get("/v1/jobs", headers={"Authorization": "Bearer x"})
+
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    assert later.status_code == 401
 
 
 def test_store_that_cannot_be_written_makes_the_service_unready(
