@@ -16,7 +16,6 @@ from app.db.tables import JobLogChunk
 from app.logging import configure_logging
 from tests.execution import Workshop, read_attempts, read_job
 from tests.fixtures.database import make_project
-from workers.attempt import log_shipping
 from workers.attempt.publish import Publisher
 
 
@@ -103,10 +102,8 @@ def test_the_traceback_of_a_commit_that_failed_is_in_the_log_too(
 
 
 def test_every_line_of_a_job_that_succeeds_is_in_the_log(
-    workshop: Workshop, project: UUID, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(log_shipping, "SHIP_PERIOD_S", 0.01)
+    workshop: Workshop, project: UUID, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     job_id = workshop.queue(project, log_lines=200)
 

@@ -46,17 +46,16 @@ LONG_AFTER_THE_LEASE_S = 4 * TIMING.lease_ttl_s
 
 @dataclass
 class SilentStore:
-    """A store that answers to no log line before `answers` is set."""
+    """A store that takes no log line before `answers` is set, or a long time is over."""
 
     real: ObjectStore
     answers: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)
-    answered: bool = False
 
     def put_bytes(self, key: str, data: bytes) -> None:
         self.asked.set()
         self.answers.wait(LONG_AFTER_THE_LEASE_S)
-        self.answered = True
+        self.answers.set()
         self.real.put_bytes(key, data)
 
     def __getattr__(self, name: str) -> Any:
@@ -165,7 +164,7 @@ def test_a_process_that_gives_its_engine_up_ends_while_the_job_is_its_own(
         workshop.run_next(store=store, timing=IMPATIENT, capture_streams=True, exit_now=exit_now)
 
     assert seen(workshop, job_id) == (status, [outcome], code)
-    assert (store.answered, leases_held, ended[0]) == (False, [True], EXIT_STOPPED)
+    assert (store.answers.is_set(), leases_held, ended[0]) == (False, [True], EXIT_STOPPED)
 
 
 def test_an_engine_that_stops_is_not_kept_by_its_last_lines(
@@ -187,7 +186,7 @@ def test_an_engine_that_stops_is_not_kept_by_its_last_lines(
         workshop.run_next(store=store, timing=timing, capture_streams=True)
 
     assert seen(workshop, job_id) == ("cancelled", ["cancelled"], None)
-    assert (store.answered, leases_held) == (False, [True])
+    assert (store.answers.is_set(), leases_held) == (False, [True])
 
 
 def test_a_finished_job_succeeds_without_its_last_lines(
@@ -208,4 +207,4 @@ def test_a_finished_job_succeeds_without_its_last_lines(
         workshop.run_next(store=store, timing=timing, capture_streams=True)
 
     assert seen(workshop, job_id) == ("succeeded", ["succeeded"], None)
-    assert not store.answered
+    assert not store.answers.is_set()
