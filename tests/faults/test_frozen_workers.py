@@ -19,7 +19,7 @@ from tests.faults.rig import (
     wait_until,
     wait_until_gone,
 )
-from tests.service import Service
+from tests.service import Service, wait_for
 
 TIMING = Timing.from_lease(LEASE_TTL_S)
 # Two heartbeats as the design wants it, and what a loaded machine takes to start anything.
@@ -54,6 +54,12 @@ def test_a_worker_frozen_in_any_phase_writes_nothing_when_it_comes_back(
         service, trouble="hang", trouble_phase=phase, trouble_step=2, trouble_times=1, log_lines=3
     )
     wait_until(service, job_id, status="running", phase=phase)
+    # By its first checkpoint the next attempt knows that there was one before, and hangs no more.
+    wait_for(
+        lambda: everything(service, job_id)[JobCheckpoint.__tablename__],
+        timeout_s=GONE_TIMEOUT_S,
+        what="the first checkpoint",
+    )
     parent = psutil.Process(service.processes["worker"].pid)
     children = parent.children(recursive=True)
 
