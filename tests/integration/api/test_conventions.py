@@ -54,6 +54,7 @@ def test_every_get_also_answers_head(caller: Caller) -> None:
     ids |= {"name": "fake", "code": "not_found"}
     ids["project_id"] = format_id(IdPrefix.PROJECT, caller.project_id)
     varying = {"x-request-id", "content-length"}
+    of_this_moment = {"/metrics", "/v1/admin/queues"}  # ages, which grow by a digit now and then
 
     for route in api_routes(caller.app.fastapi):
         if "GET" not in (route.methods or ()) or route.path.startswith("/downloads"):
@@ -64,7 +65,7 @@ def test_every_get_also_answers_head(caller: Caller) -> None:
         full, head = caller.get(path), caller.request("HEAD", path)
         assert head.status_code == full.status_code == 200, path
         assert head.content == b"", path
-        if route.path != "/metrics":
+        if route.path not in of_this_moment:
             assert head.headers.get("content-length") == full.headers.get("content-length"), path
         assert head.headers.keys() - varying == full.headers.keys() - varying, path
 
