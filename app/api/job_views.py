@@ -25,13 +25,16 @@ from app.schemas.jobs import (
 )
 
 
-def job_body(u: UnitOfWork, job: Job, *, expand_artifacts: bool = False) -> JobBody:
-    """Show one job, with its place in the queue."""
+def job_body(
+    u: UnitOfWork, job: Job, *, position: int | None = None, expand_artifacts: bool = False
+) -> JobBody:
+    """Show one job, with its place in the queue, which is counted where it is not given."""
     spec = job.resolved_spec
     body = _bodies(u, [_Shown(job, spec["model"], spec["config"])])[0]
     changes: dict[str, Any] = {}
     if job.status == JobStatus.QUEUED:
-        changes["queue"] = JobQueue(**{"class": job.device_class}, position=u.jobs.position(job))
+        place = u.jobs.position(job) if position is None else position
+        changes["queue"] = JobQueue(**{"class": job.device_class}, position=place)
     if expand_artifacts:
         changes["artifacts"] = [_summary(row) for row in u.artifacts.of_job(job.id)]
     return body.model_copy(update=changes)

@@ -1,6 +1,7 @@
 """Jobs: create, read, change, pause, cancel, try again, delete."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from app.domain.specs import ResolvedSpec
 from app.domain.states import TERMINAL, Actor, JobStatus, StopReason
 from app.schemas.jobs import JobPatch, RetryJobRequest, RetryResources
 from app.services.audit import record
+from app.services.context import ServiceContext
 from app.services.job_plan import (
     JobPlan,
     check_priority,
@@ -34,14 +36,22 @@ UNDER_WAY = (JobStatus.QUEUED, JobStatus.RUNNING)
 RETRYABLE = (JobStatus.FAILED, JobStatus.CANCELLED)
 
 
+@dataclass(frozen=True, slots=True)
+class CreatedJob:
+    """A job that was just stored, and its place among the queued ones of its project."""
+
+    job: Job
+    position: int
+
+
 def create_job(
     u: UnitOfWork,
     plan: JobPlan,
-    settings: Settings,
+    context: ServiceContext,
     *,
     request_id: str | None = None,
     traceparent: str | None = None,
-) -> Job:
+) -> CreatedJob:
     """Store a planned job with its events and its dispatch message.
 
     Raises
@@ -49,10 +59,11 @@ def create_job(
     ProjectSuspended, QuotaExceeded, QueueFull
         When the project may start no jobs, or a limit of its own or of the service is reached.
     """
-    require_room(
+    before = require_room(
         u,
-        settings,
+        context,
         device_class=plan.spec.resources.device_class,
+        priority=plan.spec.priority,
         output_bytes=plan.estimate.output_bytes,
     )
     columns = _columns_of(plan) | {
@@ -63,7 +74,7 @@ def create_job(
     }
     job = insert_job(u.session, now=u.now, columns=columns, warnings=plan.warnings)
     _audit(u, AuditAction.JOB_CREATED, job, kind=plan.spec.kind, method=plan.spec.method)
-    return job
+    return CreatedJob(job, before + 1)
 
 
 def get_job(u: UnitOfWork, job_id: UUID) -> Job:
@@ -136,12 +147,12 @@ def pause_job(u: UnitOfWork, job_id: UUID, methods: MethodRegistry) -> Job:
     return u.jobs.change(job, {"stop_requested": StopReason.PAUSE}, now=u.now)
 
 
-def resume_job(u: UnitOfWork, job_id: UUID, settings: Settings) -> Job:
+def resume_job(u: UnitOfWork, job_id: UUID, context: ServiceContext) -> Job:
     """Queue a paused job again, or withdraw a pause that has not happened yet; repeatable."""
     job = _locked(u, job_id, None)
     status = JobStatus(job.status)
     if status is JobStatus.PAUSED:
-        _require_room_again(u, settings, job, device_class=job.device_class)
+        _require_room_again(u, context, job, device_class=job.device_class)
         values = {"run_after": u.now}
         transition(u.session, job_id, status, JobStatus.QUEUED, Actor.API, now=u.now, values=values)
         _audit(u, AuditAction.JOB_RESUMED, job)
@@ -155,15 +166,19 @@ def resume_job(u: UnitOfWork, job_id: UUID, settings: Settings) -> Job:
     return u.jobs.change(job, {"stop_requested": None}, now=u.now)
 
 
-def retry_job(u: UnitOfWork, job_id: UUID, request: RetryJobRequest, settings: Settings) -> Job:
+def retry_job(
+    u: UnitOfWork, job_id: UUID, request: RetryJobRequest, context: ServiceContext
+) -> Job:
     """Queue a failed or cancelled job again, for at least one more attempt."""
     job = _locked(u, job_id, None)
     status = JobStatus(job.status)
     if status not in RETRYABLE:
         raise InvalidState(f"Only a failed or cancelled job can be tried again; it is {status}.")
-    changes = _with_resources(job, request.resources, settings) if request.resources else {}
+    changes = {}
+    if request.resources:
+        changes = _with_resources(job, request.resources, context.settings)
     device_class = changes.get("device_class", job.device_class)
-    _require_room_again(u, settings, job, device_class=device_class)
+    _require_room_again(u, context, job, device_class=device_class)
     max_attempts = max(job.max_attempts, job.attempt + 1)
     values: dict[str, Any] = {
         "stop_requested": None,
@@ -190,11 +205,19 @@ def delete_job(u: UnitOfWork, job_id: UUID, *, expected: frozenset[int] | None) 
     _audit(u, AuditAction.JOB_DELETED, job, status=job.status)
 
 
-def _require_room_again(u: UnitOfWork, settings: Settings, job: Job, *, device_class: str) -> None:
+def _require_room_again(
+    u: UnitOfWork, context: ServiceContext, job: Job, *, device_class: str
+) -> None:
     """Refuse to queue a job again that would no longer be taken as a new one."""
     # An estimate that an earlier release made does not have the field.
     output_bytes = int((job.estimate or {}).get("output_bytes", 0))
-    require_room(u, settings, device_class=device_class, output_bytes=output_bytes)
+    require_room(
+        u,
+        context,
+        device_class=device_class,
+        priority=job.priority,
+        output_bytes=output_bytes,
+    )
 
 
 def _columns_of(plan: JobPlan) -> dict[str, Any]:

@@ -4,14 +4,16 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 
-from app.db.repositories.projects import CPU_DEVICE, count_waiting
+from app.db.repositories.projects import CPU_DEVICE, count_waiting_of_all
 from app.db.repositories.workers import accelerator_classes
 from app.db.tables import Project
 from app.db.uow import UnitOfWork
 from app.domain.errors import ProjectSuspended, QueueFull, QuotaExceeded
-from app.settings import Settings
+from app.services.context import ServiceContext
 
 QUEUE_FULL_RETRY_S = 60
+FAR_FROM_FULL = 1000
+"""More waiting jobs than all processes together take within a second."""
 ACCELERATOR_WINDOW = timedelta(days=1)
 
 
@@ -39,9 +41,11 @@ def quotas_of(u: UnitOfWork, project: Project) -> dict[str, Quota]:
 
 
 def require_room(
-    u: UnitOfWork, settings: Settings, *, device_class: str, output_bytes: int
-) -> None:
+    u: UnitOfWork, context: ServiceContext, *, device_class: str, priority: int, output_bytes: int
+) -> int:
     """Refuse one more job that would not fit; exact, since the project is locked.
+
+    Returns how many jobs of the project would run before it.
 
     Raises
     ------
@@ -54,25 +58,30 @@ def require_room(
             "The operator has suspended this project: jobs that wait stay queued, and no new ones "
             "are taken. Ask the operator of the service."
         )
-    _require_queue_room(u, project, settings)
-    _require_storage(u, project, output_bytes)
-    _require_accelerator_time(u, project, device_class)
-
-
-def _require_queue_room(u: UnitOfWork, project: Project, settings: Settings) -> None:
-    own, of_all = count_waiting(u.session, project.id)
-    if own >= project.max_queued:
+    waiting, before = u.project.count_line(device_class, priority)
+    if waiting >= project.max_queued:
         raise QuotaExceeded(
             f"The quota max_queued of this project is {project.max_queued} waiting jobs, and all "
             "are there: wait until some have started, or cancel some.",
             retry_after_s=QUEUE_FULL_RETRY_S,
         )
-    if of_all >= settings.max_queued_total:
-        raise QueueFull(
-            f"The service holds {settings.max_queued_total} waiting jobs, its limit: "
-            "send the request again later.",
-            retry_after_s=QUEUE_FULL_RETRY_S,
-        )
+    _require_room_in_service(u, context)
+    _require_storage(u, project, output_bytes)
+    _require_accelerator_time(u, project, device_class)
+    return before
+
+
+def _require_room_in_service(u: UnitOfWork, context: ServiceContext) -> None:
+    """Count exactly near the limit only: to go through all that waits takes long."""
+    limit = context.settings.max_queued_total
+    second = int(u.database.clock.monotonic())
+    seen = context.waiting_jobs.get(second, lambda: count_waiting_of_all(u.session))
+    if seen + FAR_FROM_FULL < limit or count_waiting_of_all(u.session) < limit:
+        return
+    raise QueueFull(
+        f"The service holds {limit} waiting jobs, its limit: send the request again later.",
+        retry_after_s=QUEUE_FULL_RETRY_S,
+    )
 
 
 def _require_storage(u: UnitOfWork, project: Project, output_bytes: int) -> None:

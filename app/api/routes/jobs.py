@@ -268,7 +268,7 @@ def pause_job(caller: JobsWriter, job_id: JobId) -> Response:
 def resume_job(caller: JobsWriter, job_id: JobId) -> Response:
     """Queue a paused job again, to go on from its checkpoint, or withdraw the wish; repeatable."""
     with caller.uow(write=True) as u:
-        job = jobs.resume_job(u, job_id, caller.context.settings)
+        job = jobs.resume_job(u, job_id, caller.context)
         response = _tagged(job, job_body(u, job), status=202)
     caller.runtime.nudge()
     return response
@@ -286,7 +286,7 @@ def retry_job(caller: JobsWriter, job_id: JobId, body: RetryJobRequest | None = 
     """Queue a failed or cancelled job again under the same id; its attempts are kept."""
     request = body or RetryJobRequest()
     with caller.uow(write=True) as u:
-        job = jobs.retry_job(u, job_id, request, caller.context.settings)
+        job = jobs.retry_job(u, job_id, request, caller.context)
         response = _tagged(job, job_body(u, job), status=202)
     caller.runtime.nudge()
     return response
@@ -309,15 +309,16 @@ def _estimate(caller: Caller, body: JobRequest) -> JobEstimate:
 
 
 def _accepted(u: UnitOfWork, caller: Caller, plan: JobPlan) -> Answer:
-    job = jobs.create_job(
+    created = jobs.create_job(
         u,
         plan,
-        caller.context.settings,
+        caller.context,
         request_id=caller.request_id,
         traceparent=caller.traceparent,
     )
-    body = job_body(u, job).model_copy(update={"warnings": list(plan.warnings)})
-    return Answer(202, body.model_dump(mode="json"), body.links.self_, job.id)
+    body = job_body(u, created.job, position=created.position)
+    body = body.model_copy(update={"warnings": list(plan.warnings)})
+    return Answer(202, body.model_dump(mode="json"), body.links.self_, created.job.id)
 
 
 def _tagged(job: Job, body: JobBody, *, status: int = 200) -> Response:

@@ -58,6 +58,16 @@ class ProjectRepository:
         """How many jobs of the project wait to run."""
         return self._count(WAITING)
 
+    def count_line(self, device_class: str, priority: int) -> tuple[int, int]:
+        """How many jobs of the project wait to run, and how many of them before a new one."""
+        values = {
+            "project_id": self._project_id,
+            "device_class": device_class,
+            "priority": priority,
+        }
+        waiting, before = self._session.execute(_COUNT_LINE, values).one()
+        return int(waiting), int(before)
+
     def count_running(self) -> int:
         """How many jobs of the project hold a worker."""
         return self._count(OCCUPYING)
@@ -107,24 +117,35 @@ class ProjectRepository:
         return self._session.execute(statement).scalar_one()
 
 
-def count_waiting(session: Session, project_id: UUID) -> tuple[int, int]:
-    """How many jobs wait to run, of one project and of all: the service has a limit of its own."""
-    own, of_all = session.execute(_COUNT_WAITING, {"project_id": project_id}).one()
-    return int(own), int(of_all)
+def count_waiting_of_all(session: Session) -> int:
+    """How many jobs of all projects wait to run: the service's own limit."""
+    return int(session.execute(_COUNT_WAITING_OF_ALL).scalar_one())
 
 
-def _count_waiting() -> sa.Select[int, int]:
+def _count_waiting_of_all() -> sa.Select[int]:
     # By the indexes of queued and of live jobs: asked for both in one condition, PostgreSQL goes
     # through all jobs there ever were. A job that waits is never a deleted one.
     jobs = sa.select(sa.func.count()).select_from(Job)
     pending = jobs.where(Job.status == JobStatus.PENDING, Job.deleted_at.is_(None))
-    of_all = jobs.where(IS_QUEUED).scalar_subquery() + pending.scalar_subquery()
-    own = jobs.where(Job.project_id == sa.bindparam("project_id"), Job.status.in_(WAITING))
-    return sa.select(own.scalar_subquery(), of_all)
+    return sa.select(jobs.where(IS_QUEUED).scalar_subquery() + pending.scalar_subquery())
 
 
-# Built once: every job that is created asks it.
-_COUNT_WAITING = _count_waiting()
+def _count_line() -> sa.Select[int, int]:
+    own = Job.project_id == sa.bindparam("project_id")
+    pending = sa.select(sa.func.count()).where(own, Job.status == JobStatus.PENDING)
+    before = sa.and_(
+        Job.device_class == sa.bindparam("device_class"),
+        Job.priority >= sa.bindparam("priority", type_=sa.Integer),
+    )
+    queued = sa.func.count()
+    return sa.select(queued + pending.scalar_subquery(), queued.filter(before)).where(
+        own, IS_QUEUED
+    )
+
+
+# Built once: every job that is created asks them.
+_COUNT_WAITING_OF_ALL = _count_waiting_of_all()
+_COUNT_LINE = _count_line()
 
 
 def find_project(session: Session, name: str) -> Project | None:
