@@ -193,7 +193,6 @@ class PostgresServer(Server[PostgresAddress]):
             "fsync": "off",
             "synchronous_commit": "off",
             "full_page_writes": "off",
-            "shared_buffers": "32MB",
             "max_connections": "200",
         }
         settings = [f"--{name}={value}" for name, value in options.items()]
