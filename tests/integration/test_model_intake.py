@@ -42,15 +42,19 @@ def test_folder_is_read(models_dir: Path) -> None:
     assert model.facts.tensors.keys() == llama_shapes().keys()
 
 
-def test_identity_stays_while_nothing_changes(models_dir: Path) -> None:
-    assert inspect(models_dir).identity == inspect(models_dir).identity
+def test_what_is_pinned_stays_while_nothing_changes(models_dir: Path) -> None:
+    assert inspect(models_dir).pinned == inspect(models_dir).pinned
 
 
-def test_identity_changes_with_a_time_stamp(models_dir: Path) -> None:
-    before = inspect(models_dir).identity
+def test_what_is_pinned_changes_with_a_time_stamp(models_dir: Path) -> None:
+    before = inspect(models_dir).pinned
     os.utime(models_dir / "tiny" / "model.safetensors", ns=(1, 1))
 
-    assert inspect(models_dir).identity != before
+    assert inspect(models_dir).pinned != before
+
+
+def test_bytes_of_a_folder_may_change(models_dir: Path) -> None:
+    assert inspect(models_dir).content_key is None
 
 
 def test_weights_themselves_are_not_hashed(models_dir: Path) -> None:
@@ -153,7 +157,7 @@ def test_version_of_our_store_is_read_by_its_blobs() -> None:
         read_blob=lambda digest, start, end: blobs[digest][start:end],
     )
 
-    assert model.identity == "version:mv_1"
+    assert (model.pinned["type"], model.pinned["version_id"]) == ("version", "mv_1")
     assert {file["path"]: file["sha256"] for file in model.pinned["files"]} == {
         fact.path: fact.sha256 for fact in facts if fact.path != "optimizer.bin"
     }
