@@ -2,6 +2,7 @@
 
 import os
 import platform
+import statistics
 import time
 from dataclasses import dataclass
 
@@ -36,7 +37,7 @@ def this_machine() -> Machine:
         memory_gib=psutil.virtual_memory().total / 1024**3,
         load_1m=os.getloadavg()[0],
         python=platform.python_version(),
-        additions_ms=min(_time_additions() for _ in range(5)),
+        additions_ms=statistics.median(_time_additions() for _ in range(9)),
     )
 
 
