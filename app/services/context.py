@@ -20,7 +20,6 @@ class ServiceContext:
 
     `secrets` is None where the service has no secret key. `checks` keeps what methods said last of
     a config on a model: pipelines send the same again and again, and it is 2 ms of CPU for each.
-    `waiting_jobs` keeps their number in the whole service for the present second.
     """
 
     settings: Settings
@@ -33,4 +32,3 @@ class ServiceContext:
     checks: Recent[tuple[MethodConfig, CheckResult]] = field(
         default_factory=lambda: Recent(KEPT_CHECKS)
     )
-    waiting_jobs: Recent[int] = field(default_factory=lambda: Recent(1))

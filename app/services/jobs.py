@@ -21,7 +21,6 @@ from app.domain.specs import ResolvedSpec
 from app.domain.states import TERMINAL, Actor, JobStatus, StopReason
 from app.schemas.jobs import JobPatch, RetryJobRequest, RetryResources
 from app.services.audit import record
-from app.services.context import ServiceContext
 from app.services.job_plan import (
     JobPlan,
     check_priority,
@@ -47,7 +46,7 @@ class CreatedJob:
 def create_job(
     u: UnitOfWork,
     plan: JobPlan,
-    context: ServiceContext,
+    settings: Settings,
     *,
     request_id: str | None = None,
     traceparent: str | None = None,
@@ -61,7 +60,7 @@ def create_job(
     """
     before = require_room(
         u,
-        context,
+        settings,
         device_class=plan.spec.resources.device_class,
         priority=plan.spec.priority,
         output_bytes=plan.estimate.output_bytes,
@@ -147,12 +146,12 @@ def pause_job(u: UnitOfWork, job_id: UUID, methods: MethodRegistry) -> Job:
     return u.jobs.change(job, {"stop_requested": StopReason.PAUSE}, now=u.now)
 
 
-def resume_job(u: UnitOfWork, job_id: UUID, context: ServiceContext) -> Job:
+def resume_job(u: UnitOfWork, job_id: UUID, settings: Settings) -> Job:
     """Queue a paused job again, or withdraw a pause that has not happened yet; repeatable."""
     job = _locked(u, job_id, None)
     status = JobStatus(job.status)
     if status is JobStatus.PAUSED:
-        _require_room_again(u, context, job, device_class=job.device_class)
+        _require_room_again(u, settings, job, device_class=job.device_class)
         values = {"run_after": u.now}
         transition(u.session, job_id, status, JobStatus.QUEUED, Actor.API, now=u.now, values=values)
         _audit(u, AuditAction.JOB_RESUMED, job)
@@ -166,19 +165,15 @@ def resume_job(u: UnitOfWork, job_id: UUID, context: ServiceContext) -> Job:
     return u.jobs.change(job, {"stop_requested": None}, now=u.now)
 
 
-def retry_job(
-    u: UnitOfWork, job_id: UUID, request: RetryJobRequest, context: ServiceContext
-) -> Job:
+def retry_job(u: UnitOfWork, job_id: UUID, request: RetryJobRequest, settings: Settings) -> Job:
     """Queue a failed or cancelled job again, for at least one more attempt."""
     job = _locked(u, job_id, None)
     status = JobStatus(job.status)
     if status not in RETRYABLE:
         raise InvalidState(f"Only a failed or cancelled job can be tried again; it is {status}.")
-    changes = {}
-    if request.resources:
-        changes = _with_resources(job, request.resources, context.settings)
+    changes = _with_resources(job, request.resources, settings) if request.resources else {}
     device_class = changes.get("device_class", job.device_class)
-    _require_room_again(u, context, job, device_class=device_class)
+    _require_room_again(u, settings, job, device_class=device_class)
     max_attempts = max(job.max_attempts, job.attempt + 1)
     values: dict[str, Any] = {
         "stop_requested": None,
@@ -205,15 +200,13 @@ def delete_job(u: UnitOfWork, job_id: UUID, *, expected: frozenset[int] | None) 
     _audit(u, AuditAction.JOB_DELETED, job, status=job.status)
 
 
-def _require_room_again(
-    u: UnitOfWork, context: ServiceContext, job: Job, *, device_class: str
-) -> None:
+def _require_room_again(u: UnitOfWork, settings: Settings, job: Job, *, device_class: str) -> None:
     """Refuse to queue a job again that would no longer be taken as a new one."""
     # An estimate that an earlier release made does not have the field.
     output_bytes = int((job.estimate or {}).get("output_bytes", 0))
     require_room(
         u,
-        context,
+        settings,
         device_class=device_class,
         priority=job.priority,
         output_bytes=output_bytes,

@@ -9,11 +9,9 @@ from app.db.repositories.workers import accelerator_classes
 from app.db.tables import Project
 from app.db.uow import UnitOfWork
 from app.domain.errors import ProjectSuspended, QueueFull, QuotaExceeded
-from app.services.context import ServiceContext
+from app.settings import Settings
 
 QUEUE_FULL_RETRY_S = 60
-FAR_FROM_FULL = 1000
-"""More waiting jobs than all processes together take within a second."""
 ACCELERATOR_WINDOW = timedelta(days=1)
 
 
@@ -41,7 +39,7 @@ def quotas_of(u: UnitOfWork, project: Project) -> dict[str, Quota]:
 
 
 def require_room(
-    u: UnitOfWork, context: ServiceContext, *, device_class: str, priority: int, output_bytes: int
+    u: UnitOfWork, settings: Settings, *, device_class: str, priority: int, output_bytes: int
 ) -> int:
     """Refuse one more job that would not fit; exact, since the project is locked.
 
@@ -65,23 +63,15 @@ def require_room(
             "are there: wait until some have started, or cancel some.",
             retry_after_s=QUEUE_FULL_RETRY_S,
         )
-    _require_room_in_service(u, context)
+    if count_waiting_of_all(u.session) >= settings.max_queued_total:
+        raise QueueFull(
+            f"The service holds {settings.max_queued_total} waiting jobs, its limit: "
+            "send the request again later.",
+            retry_after_s=QUEUE_FULL_RETRY_S,
+        )
     _require_storage(u, project, output_bytes)
     _require_accelerator_time(u, project, device_class)
     return before
-
-
-def _require_room_in_service(u: UnitOfWork, context: ServiceContext) -> None:
-    """Count exactly near the limit only: to go through all that waits takes long."""
-    limit = context.settings.max_queued_total
-    second = int(u.database.clock.monotonic())
-    seen = context.waiting_jobs.get(second, lambda: count_waiting_of_all(u.session))
-    if seen + FAR_FROM_FULL < limit or count_waiting_of_all(u.session) < limit:
-        return
-    raise QueueFull(
-        f"The service holds {limit} waiting jobs, its limit: send the request again later.",
-        retry_after_s=QUEUE_FULL_RETRY_S,
-    )
 
 
 def _require_storage(u: UnitOfWork, project: Project, output_bytes: int) -> None:

@@ -268,7 +268,7 @@ def pause_job(caller: JobsWriter, job_id: JobId) -> Response:
 def resume_job(caller: JobsWriter, job_id: JobId) -> Response:
     """Queue a paused job again, to go on from its checkpoint, or withdraw the wish; repeatable."""
     with caller.uow(write=True) as u:
-        job = jobs.resume_job(u, job_id, caller.context)
+        job = jobs.resume_job(u, job_id, caller.context.settings)
         response = _tagged(job, job_body(u, job), status=202)
     caller.runtime.nudge()
     return response
@@ -286,7 +286,7 @@ def retry_job(caller: JobsWriter, job_id: JobId, body: RetryJobRequest | None = 
     """Queue a failed or cancelled job again under the same id; its attempts are kept."""
     request = body or RetryJobRequest()
     with caller.uow(write=True) as u:
-        job = jobs.retry_job(u, job_id, request, caller.context)
+        job = jobs.retry_job(u, job_id, request, caller.context.settings)
         response = _tagged(job, job_body(u, job), status=202)
     caller.runtime.nudge()
     return response
@@ -312,7 +312,7 @@ def _accepted(u: UnitOfWork, caller: Caller, plan: JobPlan) -> Answer:
     created = jobs.create_job(
         u,
         plan,
-        caller.context,
+        caller.context.settings,
         request_id=caller.request_id,
         traceparent=caller.traceparent,
     )
