@@ -67,17 +67,20 @@ def deployment(
 
 
 @contextmanager
-def api_alone(database: str, folder: Path, **settings: str) -> Iterator[Service]:
-    """Start an API and a broker on `postgres` or `sqlite`, without workers and at usual periods."""
+def api_alone(database: str, folder: Path, *, apis: int = 1, **settings: str) -> Iterator[Service]:
+    """Start APIs and a broker on `postgres` or `sqlite`, without workers and at usual periods."""
     with ExitStack() as stack:
         if database == "postgres":
             urls = _start_servers(stack)
         else:
             urls = {"DEBIAS_BROKER_URL": stack.enter_context(RedisServer()).url}
         service = production(folder / "home", urls, **OPEN, **settings)
-        del service.roles["worker"]
+        _add_processes(service, Shape(apis=apis, workers=0))
         stack.callback(service.stop)
-        yield service.start()
+        service.start()
+        for url in urls_of(service):
+            service.wait_until_ready(url)
+        yield service
 
 
 def add_tenants(

@@ -75,12 +75,12 @@ class Service:
                 start_new_session=True,
             )
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, url: str | None = None) -> None:
         def ready() -> bool:
             for role, process in self.processes.items():
                 if process.poll() is not None:
                     raise AssertionError(f"{role} ended while starting:\n{self.log_tail(role)}")
-            return httpx.get(f"{self.url}/readyz", timeout=2).is_success
+            return httpx.get(f"{url or self.url}/readyz", timeout=2).is_success
 
         wait_for(ready, timeout_s=START_TIMEOUT_S, what="/readyz")
 

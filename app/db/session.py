@@ -76,13 +76,18 @@ class Database:
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._writer = threading.Lock()
         self._writer_timeout_s = -1 if answer_timeout_s is None else answer_timeout_s
-        self._sessions = sessionmaker(self.engine, expire_on_commit=False)
+        self._writing = sessionmaker(self.engine, expire_on_commit=False)
+        self._reading = sessionmaker(_for_reading(self.engine), autoflush=False)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """Open a session that only reads; it is rolled back at the end."""
-        with self._sessions() as session:
-            # Closing rolls back too, and unlike rollback() leaves what was read readable.
+        """Open a session that only reads.
+
+        On SQLite all that it reads is of one moment. On PostgreSQL each statement has a moment of
+        its own, as everywhere in this service.
+        """
+        with self._reading() as session:
+            # Closing leaves what was read readable, unlike rollback().
             yield session
 
     @contextmanager
@@ -91,7 +96,7 @@ class Database:
 
         Keep it short: no network call and no hashing inside.
         """
-        with self._turn(), self._sessions() as session:
+        with self._turn(), self._writing() as session:
             if self.is_sqlite:
                 session.connection(execution_options={"sqlite_begin": "IMMEDIATE"})
             yield session
@@ -150,7 +155,9 @@ def _create_postgres_engine(
         "keepalives_count": 3,
         "tcp_user_timeout": 15_000,
     }
-    engine = sa.create_engine(url, connect_args=arguments, **_pool_options(pooled))
+    engine = sa.create_engine(
+        url, connect_args=arguments, skip_autocommit_rollback=True, **_pool_options(pooled)
+    )
     sa.event.listen(engine, "handle_error", _as_outage, retval=True)
     if pooled:
         refuse_closed_connections(engine)
@@ -172,6 +179,18 @@ def _create_sqlite_engine(url: str, pooled: bool, answer_timeout_s: float | None
     _follow_the_file(engine)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _for_reading(engine: Engine) -> Engine:
+    """Share the pool of `engine`, without a transaction where it would change nothing.
+
+    Under READ COMMITTED, the level of PostgreSQL and of our writes, each statement sees what was
+    committed when it began, in a transaction or not: BEGIN and ROLLBACK would be two round trips
+    for one that reads.
+    """
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
 
 
 def _pool_options(pooled: bool) -> dict[str, Any]:

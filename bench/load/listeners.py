@@ -1,9 +1,10 @@
 """A process full of patient clients: event streams, and requests that wait for a change."""
 
 import asyncio
+import itertools
 import multiprocessing
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -33,11 +34,11 @@ class Heard:
 
 
 @contextmanager
-def listening(url: str, listeners: Sequence[Listener]) -> Iterator["Ear"]:
-    """Keep all listeners connected in a process of their own."""
+def listening(urls: Sequence[str], listeners: Sequence[Listener]) -> Iterator["Ear"]:
+    """Keep all listeners connected, in turn to each of `urls`, in a process of their own."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
-        target=_listen, args=(url, list(listeners), theirs), daemon=True
+        target=_listen, args=(urls, list(listeners), theirs), daemon=True
     )
     process.start()
     try:
@@ -61,8 +62,7 @@ class Ear:
 
 
 class _Crowd:
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self) -> None:
         self.open_streams = self.events = self.answers = self.failures = 0
 
     async def follow(self, client: httpx.AsyncClient, listener: Listener) -> None:
@@ -80,8 +80,8 @@ class _Crowd:
     async def _stream(self, client: httpx.AsyncClient, listener: Listener, job_id: str) -> None:
         """Follow a job to its end."""
         headers = _headers(listener) | {"Accept": "text/event-stream"}
-        url = f"{self._url}/v1/jobs/{job_id}/events"
-        async with client.stream("GET", url, headers=headers) as response:
+        path = f"/v1/jobs/{job_id}/events"
+        async with client.stream("GET", path, headers=headers) as response:
             response.raise_for_status()
             self.open_streams += 1
             try:
@@ -92,9 +92,9 @@ class _Crowd:
 
     async def _wait(self, client: httpx.AsyncClient, listener: Listener, job_id: str) -> None:
         """Ask for a job until it has ended."""
-        url = f"{self._url}/v1/jobs/{job_id}"
+        path = f"/v1/jobs/{job_id}"
         while True:
-            response = await client.get(url, params={"wait": WAIT_S}, headers=_headers(listener))
+            response = await client.get(path, params={"wait": WAIT_S}, headers=_headers(listener))
             response.raise_for_status()
             self.answers += 1
             if response.json()["finished_at"] is not None:
@@ -105,16 +105,25 @@ def _headers(listener: Listener) -> dict[str, str]:
     return {"Authorization": f"Bearer {listener.key}"}
 
 
-def _listen(url: str, listeners: list[Listener], connection: Connection) -> None:
-    asyncio.run(_serve(url, listeners, connection))
+def _listen(urls: Sequence[str], listeners: list[Listener], connection: Connection) -> None:
+    asyncio.run(_serve(urls, listeners, connection))
 
 
-async def _serve(url: str, listeners: list[Listener], connection: Connection) -> None:
-    crowd = _Crowd(url)
+async def _serve(urls: Sequence[str], listeners: list[Listener], connection: Connection) -> None:
+    crowd = _Crowd()
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     timeout = httpx.Timeout(LATE_S, read=None, pool=None)
-    async with httpx.AsyncClient(limits=limits, timeout=timeout) as client:
-        tasks = [asyncio.create_task(crowd.follow(client, one)) for one in listeners]
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(
+                httpx.AsyncClient(base_url=url, limits=limits, timeout=timeout)
+            )
+            for url in urls
+        ]
+        tasks = [
+            asyncio.create_task(crowd.follow(client, one))
+            for client, one in zip(itertools.cycle(clients), listeners, strict=False)
+        ]
         while True:
             await asyncio.to_thread(connection.recv)
             connection.send(Heard(crowd.open_streams, crowd.events, crowd.answers, crowd.failures))

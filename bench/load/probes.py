@@ -1,7 +1,7 @@
 """What the databases say of a running service: connections, and transactions a second."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import LiteralString
 
@@ -17,16 +17,17 @@ LOOK_S = 5.0
 class DatabaseProbe:
     """Asks the database in use; SQLite knows no statistics, so there some answers are None."""
 
-    def __init__(self, service: Service, api: psutil.Process) -> None:
+    def __init__(self, service: Service, apis: Sequence[psutil.Process]) -> None:
         url = service.environment.get("DEBIAS_DATABASE_URL", "")
         self._dsn = url.replace("+psycopg", "") if url.startswith("postgresql") else None
         self._file = Path(service.home) / "debias.db"
-        self._api = api
+        self._apis = apis
 
     def connections(self) -> int:
-        """Count the open connections of the API process."""
+        """Count the open connections of the API."""
         if self._dsn is None:
-            return sum(Path(found.path) == self._file for found in self._api.open_files())
+            opened = (found for api in self._apis for found in api.open_files())
+            return sum(Path(found.path) == self._file for found in opened)
         statement = (
             "SELECT count(*) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -53,12 +54,12 @@ class DatabaseProbe:
             return int(row[0]) if row else 0
 
 
-def cpu_share(api: psutil.Process, look_s: float = LOOK_S) -> float:
-    """Share of one core that a process uses."""
+def cpu_share(apis: Sequence[psutil.Process], look_s: float = LOOK_S) -> float:
+    """Cores that some processes use together."""
 
     def used() -> float:
-        times = api.cpu_times()
-        return float(times.user + times.system)
+        times = [api.cpu_times() for api in apis]
+        return float(sum(one.user + one.system for one in times))
 
     before, began = used(), time.monotonic()
     time.sleep(look_s)

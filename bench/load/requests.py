@@ -1,5 +1,6 @@
 """Requests as a client in another process sees them: latency, and the server's CPU time."""
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ import psutil
 
 from bench.deployments import Tenant
 from bench.load.backlog import BODY
+from bench.load.metronome import Pace
 
 TIMEOUT_S = 30.0
 SENDERS = 8
@@ -18,18 +20,41 @@ POST = "POST /v1/jobs"
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """A request that was answered; the moments are those of `time.perf_counter`."""
+
+    began: float
+    ended: float
+    bytes: int
+    succeeded: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """What one kind of request took, seen by its client."""
 
     name: str
-    seconds: tuple[float, ...]
-    bytes: int
-    failures: int
+    sent: tuple[Sent, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The size of the largest answer."""
+        return max(request.bytes for request in self.sent)
+
+    @property
+    def failures(self) -> int:
+        """How many were not answered as they should be."""
+        return sum(not request.succeeded for request in self.sent)
 
     def percentile_ms(self, share: float) -> float:
         """Latency that this share of the requests stayed under."""
-        ordered = sorted(self.seconds)
+        ordered = sorted(request.ended - request.began for request in self.sent)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000
+
+    def outside(self, pace: Pace) -> "Timing":
+        """Leave out the requests in whose time the machine itself was slow."""
+        kept = (one for one in self.sent if not pace.was_slow(one.began, one.ended))
+        return Timing(self.name, tuple(kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,42 +66,46 @@ class Reading:
 
 
 class Requester:
-    """A client of one API process with a connection that stays open."""
+    """A client of the API processes, one after the other, with connections that stay open."""
 
-    def __init__(self, url: str, tenant: Tenant, api: psutil.Process) -> None:
+    def __init__(self, urls: Sequence[str], tenant: Tenant, apis: Sequence[psutil.Process]) -> None:
         self.tenant = tenant
-        self._api = api
+        self._apis = apis
         headers = {"Authorization": f"Bearer {tenant.key}"}
         limits = httpx.Limits(max_connections=SENDERS, max_keepalive_connections=SENDERS)
-        self.http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, limits=limits)
+        self._clients = [
+            httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, limits=limits)
+            for url in urls
+        ]
+        self._turns = itertools.count()
+
+    def get(self, path: str) -> httpx.Response:
+        """Ask the process whose turn it is."""
+        return self._client().get(path)
 
     def read_in_turn(self, kinds: Sequence[Reading], rounds: int) -> list[Timing]:
         """Send each kind once a round, so that all meet the same conditions."""
-        taken: dict[str, list[float]] = {kind.name: [] for kind in kinds}
-        sizes: dict[str, int] = {}
-        failures = dict.fromkeys(taken, 0)
-        for _ in range(rounds):
+        sent: dict[str, list[Sent]] = {kind.name: [] for kind in kinds}
+        for number in range(rounds):
+            client = self._clients[number % len(self._clients)]
             for kind in kinds:
                 path = kind.path()
                 began = time.perf_counter()
-                response = self.http.get(path)
-                taken[kind.name].append(time.perf_counter() - began)
-                sizes[kind.name] = len(response.content)
-                failures[kind.name] += not response.is_success
-        return [
-            Timing(name, tuple(seconds), sizes[name], failures[name])
-            for name, seconds in taken.items()
-        ]
+                response = client.get(path)
+                ended = time.perf_counter()
+                size = len(response.content)
+                sent[kind.name].append(Sent(began, ended, size, response.is_success))
+        return [Timing(name, tuple(requests)) for name, requests in sent.items()]
 
     def cpu_of(self, kinds: Sequence[Reading], rounds: int) -> dict[str, float]:
         """Milliseconds of CPU that the API needs for one request of each kind."""
         idle = self._cpu_rate_idle()
         found = {}
         for kind in kinds:
-            self.http.get(kind.path())
+            self.get(kind.path())
             before, began = self._cpu_s(), time.monotonic()
             for _ in range(rounds):
-                self.http.get(kind.path())
+                self.get(kind.path())
             own = self._cpu_s() - before - idle * (time.monotonic() - began)
             found[kind.name] = max(0.0, own) / rounds * 1000
         return found
@@ -90,18 +119,13 @@ class Requester:
         count = int(per_second * duration_s)
         start = time.perf_counter() + 0.1
         with ThreadPoolExecutor(SENDERS) as pool:
-            futures: list[Future[tuple[float, int, int]]] = []
+            futures: list[Future[Sent]] = []
             for number in range(count):
                 due = start + number / per_second
                 time.sleep(max(0.0, due - time.perf_counter()))
                 futures.append(pool.submit(self._post, number, due))
-            answers = [future.result() for future in futures]
-        return Timing(
-            f"{POST}, {per_second:g} a second",
-            tuple(seconds for seconds, _, _ in answers),
-            bytes=max(size for _, size, _ in answers),
-            failures=sum(status != 202 for _, _, status in answers),
-        )
+            sent = tuple(future.result() for future in futures)
+        return Timing(f"{POST}, {per_second:g} a second", sent)
 
     def cpu_of_post(self, count: int) -> float:
         """Milliseconds of CPU that the API needs to create one job."""
@@ -113,17 +137,21 @@ class Requester:
         own = self._cpu_s() - before - idle * (time.monotonic() - began)
         return own / count * 1000
 
-    def _post(self, number: int, due: float) -> tuple[float, int, int]:
+    def _post(self, number: int, due: float) -> Sent:
         headers = {"Idempotency-Key": f"load-{number}-{due}"}
-        response = self.http.post("/v1/jobs", json={**BODY, "seed": number + 1}, headers=headers)
-        return time.perf_counter() - due, len(response.content), response.status_code
+        body = {**BODY, "seed": number + 1}
+        response = self._client().post("/v1/jobs", json=body, headers=headers)
+        return Sent(due, time.perf_counter(), len(response.content), response.status_code == 202)
+
+    def _client(self) -> httpx.Client:
+        return self._clients[next(self._turns) % len(self._clients)]
 
     def _cpu_s(self) -> float:
-        times = self._api.cpu_times()
-        return float(times.user + times.system)
+        times = [api.cpu_times() for api in self._apis]
+        return float(sum(one.user + one.system for one in times))
 
     def _cpu_rate_idle(self) -> float:
-        """CPU seconds a second of the process without our requests: the median of five looks."""
+        """CPU seconds a second of the API without our requests: the median of five looks."""
         rates = []
         for _ in range(5):
             before, began = self._cpu_s(), time.monotonic()

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.db.session import Database
-from bench.deployments import add_tenants, api_alone, settings_of
+from bench.deployments import add_tenants, api_alone, settings_of, urls_of
 from bench.load.backlog import QueuedJob, fill
 from bench.load.listeners import Ear, Heard, Listener, listening
+from bench.load.metronome import Metronome, Pace, beating
 from bench.load.probes import DatabaseProbe, cpu_share, rate_of
 from bench.load.requests import POST, Reading, Requester, Timing
 from bench.load.workers import Crew, working
@@ -19,6 +20,8 @@ from debias_client import Client
 from tests.service import Service, wait_for
 
 PROJECTS = 20
+# One for each core on PostgreSQL, as replicas behind a balancer; on SQLite there is only one.
+APIS = {"postgres": 2, "sqlite": 1}
 MIB = 1024**2
 SLOTS = 16
 POSTS_PER_S = 20.0
@@ -50,7 +53,7 @@ QUICK = Size(jobs=2_000, streams=60, waits=20, rounds=30, cpu_rounds=10, post_s=
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The API at one moment; SQLite counts no transactions."""
+    """All processes of the API at one moment; SQLite counts no transactions."""
 
     rss_mib: float
     connections: int
@@ -91,16 +94,18 @@ class LoadRun:
     end: Moment
     drained_per_s: float
     heard: Heard
+    pace: Pace
 
     @property
     def missed(self) -> list[str]:
-        """Name the goals that were missed."""
+        """Name the goals that were missed, while the machine itself was not slow."""
         timings = (*self.load.reads, self.load.post, self.rest.post)
         at_rest = {self.rest.post: " with the backlog only"}
+        seen = {timing: timing.outside(self.pace).percentile_ms(0.99) for timing in timings}
         slow = [
-            f"p99 of {timing.name} is {timing.percentile_ms(0.99):.0f} ms{at_rest.get(timing, '')}"
-            for timing in timings
-            if timing.percentile_ms(0.99) >= GOAL_P99_MS
+            f"p99 of {timing.name} is {p99_ms:.0f} ms{at_rest.get(timing, '')}"
+            for timing, p99_ms in seen.items()
+            if p99_ms >= GOAL_P99_MS
         ]
         failed = [f"{timing.name} failed" for timing in timings if timing.failures]
         before, after = self.load.moment.rss_mib, self.end.rss_mib
@@ -113,10 +118,10 @@ class LoadRun:
 def run_load(kind: str, folder: Path, size: Size, command: str) -> LoadRun:
     """Start an API with its database and Redis, and measure it."""
     machine = this_machine()
-    with api_alone(kind, folder) as service:
+    with beating() as metronome, api_alone(kind, folder, apis=APIS[kind]) as service:
         database = Database(settings_of(service).resolved_database_url)
         try:
-            return _Load(service, database, size).run(kind, command, machine)
+            return _Load(service, database, size).run(kind, command, machine, metronome)
         finally:
             database.dispose()
 
@@ -126,13 +131,14 @@ class _Load:
         self._service = service
         self._database = database
         self._size = size
-        self._api = service.process_of("api")
-        self._probe = DatabaseProbe(service, self._api)
+        self._urls = urls_of(service)
+        self._apis = [service.process_of(role) for role in service.processes]
+        self._probe = DatabaseProbe(service, self._apis)
         names = [f"load-{number}" for number in range(PROJECTS)]
         self._tenants = add_tenants(service, names, max_running=SLOTS)
-        self._requester = Requester(service.url, self._tenants[0], self._api)
+        self._requester = Requester(self._urls, self._tenants[0], self._apis)
 
-    def run(self, kind: str, command: str, machine: Machine) -> LoadRun:
+    def run(self, kind: str, command: str, machine: Machine, metronome: Metronome) -> LoadRun:
         """Fill the queue; measure at rest, under load, while posting, and while it drains."""
         tenants, size = self._tenants, self._size
         with Client(self._service.url, tenants[0].key) as client:
@@ -143,7 +149,7 @@ class _Load:
         urls = settings.resolved_database_url, str(settings.broker_url)
         with working(*urls, slots=SLOTS) as crew:
             crew.rate.value = CALM_RATE
-            with listening(self._service.url, _listeners(jobs, size)) as ear:
+            with listening(self._urls, _listeners(jobs, size)) as ear:
                 self._wait_for_streams(ear)
                 load = self._load(kinds)
                 drained = self._drain(crew)
@@ -158,6 +164,7 @@ class _Load:
             end=self._moment(),
             drained_per_s=drained,
             heard=heard,
+            pace=metronome.pace(),
         )
 
     def _rest(self, kinds: Sequence[Reading]) -> Rest:
@@ -185,10 +192,10 @@ class _Load:
 
     def _moment(self) -> Moment:
         return Moment(
-            rss_mib=self._api.memory_info().rss / MIB,
+            rss_mib=sum(api.memory_info().rss for api in self._apis) / MIB,
             connections=self._probe.connections(),
             transactions_per_s=self._probe.transactions_a_second(),
-            api_cores=cpu_share(self._api),
+            api_cores=cpu_share(self._apis),
             load_1m=os.getloadavg()[0],
         )
 
@@ -226,7 +233,7 @@ class _Load:
         cursor = ""
         for _ in range(DEEP_PAGES):
             query = f"&cursor={cursor}" if cursor else ""
-            page = self._requester.http.get(f"/v1/jobs?limit=20{query}").json()
+            page = self._requester.get(f"/v1/jobs?limit=20{query}").json()
             cursor = page["next_cursor"] or cursor
         return cursor
 

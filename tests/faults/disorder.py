@@ -22,6 +22,7 @@ from tests.faults.rig import LEASE_TTL_S, rows_of, still_alive, wait_until_gone
 from tests.service import Service, wait_for
 
 REACTION_TIMEOUT_S = 60.0
+LOCK_TIMEOUT_S = 0.5
 
 
 @dataclass
@@ -162,6 +163,29 @@ def frozen(processes: Sequence[psutil.Process]) -> Iterator[None]:
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def frozen_between_writes(service: Service, processes: Sequence[psutil.Process]) -> Iterator[None]:
+    """Suspend the processes at a moment at which none of them holds SQLite's only write lock.
+
+    Otherwise nobody could take over their job before they go on.
+    """
+    is_frozen_well = False
+    while not is_frozen_well:
+        with frozen(processes):
+            is_frozen_well = _takes_writes(service)
+            if is_frozen_well:
+                yield
+
+
+def _takes_writes(service: Service) -> bool:
+    with rows_of(service, answer_timeout_s=LOCK_TIMEOUT_S) as database:
+        try:
+            with database.write():
+                return True
+        except sa.exc.OperationalError:
+            return False
 
 
 def wait_for_all(service: Service, count: int, *, timeout_s: float) -> None:

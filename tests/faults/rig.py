@@ -9,7 +9,7 @@ from uuid import UUID
 import psutil
 import sqlalchemy as sa
 
-from app.db.session import Database
+from app.db.session import ANSWER_TIMEOUT_S, Database
 from app.db.tables import Artifact, Job, JobAttempt, JobEvent
 from app.domain.ids import IdPrefix, parse_id
 from tests.service import Service, embedded, wait_for
@@ -89,10 +89,10 @@ def wait_for_end(service: Service, job_id: str) -> dict[str, Any]:
 
 
 @contextmanager
-def rows_of(service: Service) -> Iterator[Database]:
+def rows_of(service: Service, *, answer_timeout_s: float = ANSWER_TIMEOUT_S) -> Iterator[Database]:
     """Open the database of the service."""
     url = service.environment.get("DEBIAS_DATABASE_URL", f"sqlite:///{service.home}/debias.db")
-    database = Database(url)
+    database = Database(url, answer_timeout_s=answer_timeout_s)
     try:
         yield database
     finally:

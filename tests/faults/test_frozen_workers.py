@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.db.tables import EvaluationResult, JobCheckpoint, JobLogChunk, MetricPoint
 from app.dispatch.timing import Timing
-from tests.faults.disorder import frozen
+from tests.faults.disorder import frozen_between_writes
 from tests.faults.rig import (
     LEASE_TTL_S,
     create,
@@ -63,7 +63,7 @@ def test_a_worker_frozen_in_any_phase_writes_nothing_when_it_comes_back(
     parent = psutil.Process(service.processes["worker"].pid)
     children = parent.children(recursive=True)
 
-    with frozen([parent, *children]):
+    with frozen_between_writes(service, [parent, *children]):
         service.start_role("second")
         assert wait_for_end(service, job_id)["status"] == "succeeded"
         before = everything(service, job_id)

@@ -25,12 +25,9 @@ class IdempotencyRepository:
         self, key: str, *, now: datetime | sa.ColumnElement[datetime]
     ) -> IdempotencyKey | None:
         """Return the stored answer of a key that has not expired."""
-        statement = sa.select(IdempotencyKey).where(
-            IdempotencyKey.project_id == self._project_id,
-            IdempotencyKey.key == key,
-            IdempotencyKey.expires_at > now,
-        )
-        return self._session.execute(statement).scalar_one_or_none()
+        statement = _BY_KEY.where(IdempotencyKey.expires_at > now)
+        values = {"project_id": self._project_id, "key": key}
+        return self._session.execute(statement, values).scalar_one_or_none()
 
     def reserve(self, key: str, *, now: datetime, **columns: Any) -> UUID | None:
         """Take a key for this transaction; None when somebody else has it.
@@ -45,11 +42,8 @@ class IdempotencyRepository:
 
     def store(self, row_id: UUID, **columns: Any) -> None:
         """Write the answer into a reserved row."""
-        self._session.execute(
-            sa.update(_TABLE)  # not of the class: no object of this session has to follow
-            .where(_TABLE.c.project_id == self._project_id, _TABLE.c.id == row_id)
-            .values(**columns)
-        )
+        values = {"of_project": self._project_id, "row": row_id, **columns}
+        self._session.execute(_STORE, values)
 
 
 _RENEWED = ("id", "created_at", "route", "request_sha256", "status_code", "response", "expires_at")
@@ -69,5 +63,20 @@ def _reserve(insert: Callable[[Any], Any]) -> Any:
     ).returning(_TABLE.c.id)
 
 
-# Built once: to build it takes longer than to execute it.
+# Built once: to build one takes longer than to execute it.
+_BY_KEY = sa.select(IdempotencyKey).where(
+    IdempotencyKey.project_id == sa.bindparam("project_id"),
+    IdempotencyKey.key == sa.bindparam("key"),
+)
+# Of the table, not of the class: no object of a session has to follow.
+_STORE = (
+    sa.update(_TABLE)
+    .where(_TABLE.c.project_id == sa.bindparam("of_project"), _TABLE.c.id == sa.bindparam("row"))
+    .values(
+        {
+            name: sa.bindparam(name)
+            for name in ("status_code", "response", "location", "resource_id")
+        }
+    )
+)
 _RESERVE = {"sqlite": _reserve(sqlite.insert), "postgresql": _reserve(postgresql.insert)}

@@ -91,15 +91,18 @@ class JobRepository:
 
     def page(self, filters: JobFilters, *, before: UUID | None, limit: int) -> Sequence[ListedJob]:
         """List jobs, newest first, starting below the id `before`."""
-        statement = (
+        wanted = self._live().with_only_columns(Job.id).where(*filters.conditions())
+        if before is not None:
+            wanted = wanted.where(Job.id < before)
+        # Chosen first: to sort many that match, PostgreSQL would read the model of each.
+        chosen = wanted.order_by(Job.id.desc()).limit(limit).subquery()
+        rows = self._session.execute(
             self._live()
             .options(defer(Job.resolved_spec, raiseload=True))
             .add_columns(Job.resolved_spec["model"])
-            .where(*filters.conditions())
+            .join(chosen, chosen.c.id == Job.id)
+            .order_by(Job.id.desc())
         )
-        if before is not None:
-            statement = statement.where(Job.id < before)
-        rows = self._session.execute(statement.order_by(Job.id.desc()).limit(limit))
         return [ListedJob(job, model) for job, model in rows]
 
     def count_by_status_and_class(self) -> list[tuple[str, str, int]]:

@@ -87,11 +87,16 @@ class KeyRepository:
         )
 
 
+# Built once: every request asks it.
+_BY_PREFIX = sa.select(ApiKey).where(ApiKey.prefix == sa.bindparam("prefix"))
+
+
 def find_key(
     session: Session, prefix: str, *, time: sa.ColumnElement[datetime]
 ) -> tuple[ApiKey, datetime] | None:
     """Find a key by its prefix, with the present time: the one look-up that has no project yet."""
-    found = session.execute(sa.select(ApiKey, time).where(ApiKey.prefix == prefix)).one_or_none()
+    statement = _BY_PREFIX.add_columns(time)
+    found = session.execute(statement, {"prefix": prefix}).one_or_none()
     return None if found is None else (found[0], found[1])
 
 

@@ -6,17 +6,21 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from sqlalchemy.orm import Session
 from starlette.testclient import TestClient
 
 from app.api.openapi import api_routes
 from app.api.problems import all_problems
 from app.db import session
+from app.db.repositories.projects import count_waiting_of_all
 from app.db.schema import head_revision
 from app.db.session import Database
 from app.domain.errors import Unavailable
 from app.domain.ids import IdPrefix, format_id
 from app.main import create_app
 from app.security.scopes import GRANTABLE
+from app.services import quotas
+from app.services.quotas import SAFE_DISTANCE
 from app.settings import Settings
 from tests.fixtures.database import make_project
 from tests.integration.api.callers import JOB, Caller, make_key
@@ -305,3 +309,25 @@ def key_of_new_project(database: Database) -> str:
 
 def test_filter_of_several_values_may_be_repeated(caller: Caller) -> None:
     assert caller.get("/v1/jobs?status=queued&status=running").status_code == 200
+
+
+@pytest.mark.parametrize(("limit", "counts"), [(SAFE_DISTANCE, 3), (SAFE_DISTANCE + 10, 1)])
+def test_waiting_jobs_of_all_are_counted_for_each_job_only_near_the_limit(
+    sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch, limit: int, counts: int
+) -> None:
+    asked: list[Session] = []
+
+    def count(session: Session) -> int:
+        asked.append(session)
+        return count_waiting_of_all(session)
+
+    monkeypatch.setattr(quotas, "count_waiting_of_all", count)
+    monkeypatch.setattr(quotas, "COUNT_BELIEVED_S", 3600.0)
+    settings = sqlite_settings.model_copy(update={"max_queued_total": limit})
+    with TestClient(create_app(settings, maintenance=False)) as client:
+        key = key_of_new_project(client.app_state["runtime"].context.database)
+        for _ in range(3):
+            answer = client.post("/v1/jobs", json=JOB, headers={"Authorization": f"Bearer {key}"})
+            assert answer.status_code == 202
+
+    assert len(asked) == counts
