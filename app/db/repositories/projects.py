@@ -8,7 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import IS_QUEUED, Blob, Job, JobAttempt, Project
+from app.db.tables import Blob, Job, JobAttempt, Project
 from app.domain.states import JobStatus
 
 WAITING = (JobStatus.PENDING, JobStatus.QUEUED)
@@ -122,29 +122,19 @@ def count_waiting_of_all(session: Session) -> int:
     return int(session.execute(_COUNT_WAITING_OF_ALL).scalar_one())
 
 
-def _count_waiting_of_all() -> sa.Select[int]:
-    # By the indexes of queued and of live jobs: asked for both in one condition, PostgreSQL goes
-    # through all jobs there ever were. A job that waits is never a deleted one.
-    jobs = sa.select(sa.func.count()).select_from(Job)
-    pending = jobs.where(Job.status == JobStatus.PENDING, Job.deleted_at.is_(None))
-    return sa.select(jobs.where(IS_QUEUED).scalar_subquery() + pending.scalar_subquery())
-
-
 def _count_line() -> sa.Select[int, int]:
-    own = Job.project_id == sa.bindparam("project_id")
-    pending = sa.select(sa.func.count()).where(own, Job.status == JobStatus.PENDING)
     before = sa.and_(
+        Job.status == JobStatus.QUEUED,
         Job.device_class == sa.bindparam("device_class"),
         Job.priority >= sa.bindparam("priority", type_=sa.Integer),
     )
-    queued = sa.func.count()
-    return sa.select(queued + pending.scalar_subquery(), queued.filter(before)).where(
-        own, IS_QUEUED
+    return sa.select(sa.func.count(), sa.func.count().filter(before)).where(
+        Job.project_id == sa.bindparam("project_id"), Job.status.in_(WAITING)
     )
 
 
 # Built once: every job that is created asks them.
-_COUNT_WAITING_OF_ALL = _count_waiting_of_all()
+_COUNT_WAITING_OF_ALL = sa.select(sa.func.count()).select_from(Job).where(Job.status.in_(WAITING))
 _COUNT_LINE = _count_line()
 
 

@@ -44,14 +44,9 @@ class Job(Versioned, ProjectScoped, Base):
             sqlite_where=_QUEUED,
             postgresql_where=_QUEUED,
         ),
-        sa.Index(
-            "ix_jobs_summary",
-            "project_id",
-            "status",
-            "device_class",
-            sqlite_where=_LIVE,
-            postgresql_where=_LIVE,
-        ),
+        # This one and that of monitoring hold all that their counts ask for. They are not partial:
+        # SQLite would read the rows all the same.
+        sa.Index("ix_jobs_line", "project_id", "status", "device_class", "priority", "deleted_at"),
         sa.Index(
             "ix_jobs_dispatched",
             "project_id",
@@ -69,10 +64,8 @@ class Job(Versioned, ProjectScoped, Base):
             postgresql_where=_LIVE,
         ),
         sa.Index("ix_jobs_status", "project_id", "status", "id"),
-        # Monitoring counts by these two at every scrape, without reading a row.
-        sa.Index(
-            "ix_jobs_counts", "status", "device_class", sqlite_where=_LIVE, postgresql_where=_LIVE
-        ),
+        # Monitoring counts by these at every scrape.
+        sa.Index("ix_jobs_counts", "status", "device_class", "deleted_at"),
         sa.Index(None, "project_id", "finished_at"),
     )
 
