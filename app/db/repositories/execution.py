@@ -11,7 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
-from app.db.tables import IS_LEASED, IS_QUEUED, Job, JobAttempt, JobCheckpoint, JobEvent, Worker
+from app.db.tables import IS_LEASED, Job, JobAttempt, JobCheckpoint, JobEvent, Worker
 from app.db.transition import transition
 from app.db.types import UtcTime
 from app.domain.clock import unix_ms
@@ -25,7 +25,7 @@ PAUSE_ENDS_SOON = "pause_ends_soon"
 _DISPATCH_LOCK = 0x6576656E68616E64
 
 # The project with the smallest share of slots for its weight is next, and of its jobs the one of
-# highest priority, then age. Both are one step into `ix_jobs_queue`, whose columns all ascend
+# highest priority, then age. Both are one step into `ix_jobs_line`, whose columns all ascend
 # (SQLite cannot tell of others), hence the two look-ups; the backlog is never sorted.
 _PICK_NEXT = (
     sa.text(
@@ -163,7 +163,7 @@ def count_dispatched(session: Session) -> dict[str, int]:
 
 def jobs_are_moving(session: Session) -> bool:
     """Tell whether any job runs or waits for its turn."""
-    moving = sa.or_(sa.exists().where(IS_QUEUED), sa.exists().where(IS_LEASED))
+    moving = sa.or_(sa.exists().where(Job.status == JobStatus.QUEUED), sa.exists().where(IS_LEASED))
     return bool(session.execute(sa.select(moving)).scalar_one())
 
 

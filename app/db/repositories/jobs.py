@@ -9,7 +9,8 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, defer
 
-from app.db.tables import IS_QUEUED, Job
+from app.db.tables import Job
+from app.domain.states import JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def _count_ahead() -> sa.Select[int]:
         .select_from(Job)
         .where(
             Job.project_id == sa.bindparam("project_id"),
-            IS_QUEUED,
+            Job.status == JobStatus.QUEUED,
             Job.device_class == sa.bindparam("device_class"),
             ahead,
         )

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 
 from app.db.tables import (
     IS_LEASED,
-    IS_QUEUED,
     Blob,
     Job,
     JobLogChunk,
@@ -19,6 +18,7 @@ from app.db.tables import (
     Project,
     Worker,
 )
+from app.domain.states import JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def count_jobs(session: Session) -> list[tuple[str, str, int]]:
 
 def oldest_queued(session: Session) -> datetime | None:
     """When the longest waiting job was queued."""
-    statement = sa.select(sa.func.min(Job.queued_at)).where(IS_QUEUED)
+    statement = sa.select(sa.func.min(Job.queued_at)).where(Job.status == JobStatus.QUEUED)
     return session.execute(statement).scalar_one()
 
 
@@ -72,7 +72,7 @@ def queue_depths(session: Session) -> dict[str, QueueDepth]:
                 sa.func.count(Job.dispatched_at),
                 sa.func.min(Job.queued_at),
             )
-            .where(IS_QUEUED)
+            .where(Job.status == JobStatus.QUEUED)
             .group_by(Job.device_class)
         )
     }

@@ -2,7 +2,6 @@
 
 from app.db.tables.jobs import (
     IS_LEASED,
-    IS_QUEUED,
     Artifact,
     EvaluationResult,
     Job,
@@ -24,7 +23,6 @@ from app.db.tables.projects import (
 
 __all__ = [
     "IS_LEASED",
-    "IS_QUEUED",
     "ApiKey",
     "Artifact",
     "AuditEntry",

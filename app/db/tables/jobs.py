@@ -11,7 +11,6 @@ from app.db.base import Base, Identified, ProjectScoped, Versioned
 from app.db.types import STATUS_LENGTH, JsonDocument, Sha256Hex, UtcTime, one_of
 from app.domain.states import AttemptOutcome, JobStatus, Phase, StopReason
 
-_QUEUED = sa.text("status = 'queued'")
 _DISPATCHED = sa.text("dispatched_at IS NOT NULL")
 _LEASED = sa.text("status IN ('running', 'cancelling')")
 _LIVE = sa.text("deleted_at IS NULL")
@@ -34,19 +33,18 @@ class Job(Versioned, ProjectScoped, Base):
             "(status IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)",
             name="finished",
         ),
+        # Each job's place among those of its project that wait. This one and the one of monitoring
+        # hold all that is asked, and are not partial: SQLite would read the rows of a partial one.
         sa.Index(
-            "ix_jobs_queue",
+            "ix_jobs_line",
             "project_id",
+            "status",
             "device_class",
             "priority",
             "queued_at",
             "id",
-            sqlite_where=_QUEUED,
-            postgresql_where=_QUEUED,
+            "deleted_at",
         ),
-        # This one and that of monitoring hold all that their counts ask for. They are not partial:
-        # SQLite would read the rows all the same.
-        sa.Index("ix_jobs_line", "project_id", "status", "device_class", "priority", "deleted_at"),
         sa.Index(
             "ix_jobs_dispatched",
             "project_id",
@@ -64,8 +62,10 @@ class Job(Versioned, ProjectScoped, Base):
             postgresql_where=_LIVE,
         ),
         sa.Index("ix_jobs_status", "project_id", "status", "id"),
-        # Monitoring counts by these at every scrape.
-        sa.Index("ix_jobs_counts", "status", "device_class", "deleted_at"),
+        # Monitoring counts by these at every scrape, the dispatcher in every round.
+        sa.Index(
+            "ix_jobs_counts", "status", "device_class", "queued_at", "dispatched_at", "deleted_at"
+        ),
         sa.Index(None, "project_id", "finished_at"),
     )
 
@@ -268,7 +268,6 @@ class JobCheckpoint(Identified, ProjectScoped, Base):
     deleted_at: Mapped[datetime | None] = mapped_column(UtcTime)
 
 
-# Conditions of partial indexes, with the values in their text: neither planner can prove that a
+# The condition of a partial index, with the values in its text: neither planner can prove that a
 # value it is given later fits (on SQLite the search for expired leases read all 10,000 rows).
-IS_QUEUED = Job.status == sa.literal_column("'queued'")
 IS_LEASED = Job.status.in_([sa.literal_column("'running'"), sa.literal_column("'cancelling'")])
