@@ -20,6 +20,9 @@ SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=NORMAL",
     "PRAGMA foreign_keys=ON",
+    # Of each connection: by default 2 MB, and 20 of them let the process grow by 60 MiB under load.
+    # The kernel keeps the same pages.
+    "PRAGMA cache_size=-512",
     # The log is reused, but without a limit its file stays as large as it once was.
     "PRAGMA journal_size_limit=67108864",
 )
