@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, ExceptionContext
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import ORMExecuteState, Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from app.db.types import UtcTime
@@ -81,13 +81,15 @@ class Database:
         self._writer_timeout_s = -1 if answer_timeout_s is None else answer_timeout_s
         self._writing = sessionmaker(self.engine, expire_on_commit=False)
         self._reading = sessionmaker(_for_reading(self.engine), autoflush=False)
+        sa.event.listen(self._reading, "do_orm_execute", _refuse_writes)
+        sa.event.listen(self._reading, "before_flush", _refuse_flush)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """Open a session that only reads.
 
         On SQLite all that it reads is of one moment. On PostgreSQL each statement has a moment of
-        its own, as everywhere in this service.
+        its own, as everywhere in this service, and nothing would undo a write: it is refused.
         """
         with self._reading() as session:
             # Closing leaves what was read readable, unlike rollback().
@@ -194,6 +196,16 @@ def _for_reading(engine: Engine) -> Engine:
     if engine.dialect.name == "sqlite":
         return engine
     return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _refuse_writes(state: ORMExecuteState) -> None:
+    if state.is_insert or state.is_update or state.is_delete:
+        raise RuntimeError("a session of Database.read is asked to write")
+
+
+def _refuse_flush(session: Session, _context: object, _instances: object) -> None:
+    if session.new or session.dirty or session.deleted:
+        raise RuntimeError("a session of Database.read is asked to write")
 
 
 def _pool_options(pooled: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One transaction of one principal: session, repositories and the time."""
+"""One transaction, or one look, of one principal: session, repositories and the time."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -94,7 +94,7 @@ def unit_of_work(
     write: bool = False,
     request_id: str | None = None,
 ) -> AbstractContextManager[UnitOfWork]:
-    """Open one transaction: committed once at the end when `write`, else rolled back."""
+    """Open one transaction that is committed at the end when `write`, else a session that reads."""
     return _unit_of_work(database, principal, write=write, request_id=request_id)
 
 

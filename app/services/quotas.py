@@ -98,7 +98,8 @@ def _waiting_of_all(u: UnitOfWork, limit: int) -> int:
     """Count the waiting jobs of the service: exactly, where the limit may be reached."""
     count = _last_counts.get(u.database)
     if count is None or not count.is_good_for(limit):
-        count = _Count(count_waiting_of_all(u.session), time.monotonic())
+        asked_at = time.monotonic()
+        count = _Count(count_waiting_of_all(u.session), asked_at)
         _last_counts[u.database] = count
     return count.jobs
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from operator import itemgetter
 
 BEAT_S = 0.01
 ADDITIONS = 6000
@@ -26,28 +27,30 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The moments, on the clock of `time.perf_counter`, in which the machine was slow."""
+    """When the machine was slow, on the clock of `time.perf_counter`, and its share of the time."""
 
-    starts: tuple[float, ...]
-    ends: tuple[float, ...]
+    spans: tuple[tuple[float, float], ...]
     share: float
 
     @classmethod
     def of(cls, beats: Sequence[Beat]) -> "Pace":
-        """Find the beats that took more than three times the median."""
+        """Find the beats that took more than three times the median, and what lies between them."""
         usual = statistics.median(beat.cpu_s for beat in beats)
         slow = [beat for beat in beats if beat.cpu_s > SLOW * usual]
-        return cls(
-            starts=tuple(beat.at - BEAT_S for beat in slow),
-            ends=tuple(beat.at + beat.cpu_s + BEAT_S for beat in slow),
-            share=len(slow) / len(beats),
-        )
+        spans: list[tuple[float, float]] = []
+        for beat in slow:
+            start, end = beat.at - BEAT_S, beat.at + beat.cpu_s + BEAT_S
+            if spans and start <= spans[-1][1]:
+                start = spans.pop()[0]
+            spans.append((start, end))
+        length = beats[-1].at - beats[0].at
+        return cls(tuple(spans), sum(end - start for start, end in spans) / length)
 
-    def was_slow(self, began: float, ended: float) -> bool:
-        """Whether the machine was slow for a part of a time."""
-        # The last slow moment that began before the end is the only one that can reach into it.
-        index = bisect.bisect_left(self.starts, ended) - 1
-        return index >= 0 and self.ends[index] > began
+    def slow_s(self, began: float, ended: float) -> float:
+        """How much of a time the machine was slow."""
+        first = bisect.bisect_left(self.spans, began, key=itemgetter(1))
+        last = bisect.bisect_right(self.spans, ended, key=itemgetter(0))
+        return sum(min(end, ended) - max(start, began) for start, end in self.spans[first:last])
 
 
 class Metronome:

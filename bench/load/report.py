@@ -24,7 +24,7 @@ def _head(run: LoadRun) -> Iterator[str]:
     yield f"`{run.command}`"
     yield ""
     yield (
-        f"{run.machine}; {run.pace.share:.1%} of the time slower than a third of its usual speed. "
+        f"{run.machine}; {run.pace.share:.1%} of the time at less than a third of its usual speed. "
         f"{size.jobs} queued jobs; under load {size.streams} event streams and "
         f"{size.waits} waiting requests, which saw {heard.events} events, {heard.answers} answers "
         f"and {heard.failures} failures."
@@ -43,7 +43,7 @@ def _requests(run: LoadRun) -> Iterator[str]:
     for timing in (*run.load.reads, run.load.post):
         before = rest[timing.name]
         cpu_ms = run.rest.cpu_ms[POST if timing is run.load.post else timing.name]
-        calm = [one.outside(run.pace).percentile_ms(0.99) for one in (before, timing)]
+        calm = [one.percentile_ms(0.99, run.pace) for one in (before, timing)]
         yield (
             f"| {_label(timing.name)} | {cpu_ms:.1f} ms | {_cell(before)} | {_cell(timing)} "
             f"| {calm[0]:.0f} / {calm[1]:.0f} ms | {timing.bytes / 1024:.1f} KiB |"

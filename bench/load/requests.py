@@ -46,15 +46,17 @@ class Timing:
         """How many were not answered as they should be."""
         return sum(not request.succeeded for request in self.sent)
 
-    def percentile_ms(self, share: float) -> float:
-        """Latency that this share of the requests stayed under."""
-        ordered = sorted(request.ended - request.began for request in self.sent)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000
+    def percentile_ms(self, share: float, pace: Pace | None = None) -> float:
+        """Latency that this share of the requests stayed under.
 
-    def outside(self, pace: Pace) -> "Timing":
-        """Leave out the requests in whose time the machine itself was slow."""
-        kept = (one for one in self.sent if not pace.was_slow(one.began, one.ended))
-        return Timing(self.name, tuple(kept))
+        With `pace` the time in which the machine itself was slow does not count. What queued up
+        meanwhile does.
+        """
+        ordered = sorted(
+            one.ended - one.began - (pace.slow_s(one.began, one.ended) if pace else 0.0)
+            for one in self.sent
+        )
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000
 
 
 @dataclass(frozen=True, slots=True)

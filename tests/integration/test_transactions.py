@@ -49,3 +49,34 @@ def test_what_is_changed_while_reading_is_never_written(database: Database) -> N
         session.execute(sa.select(Project.id)).all()
 
     assert names(database) == kept
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        sa.update(Project).values(name="lost"),
+        sa.delete(Project),
+        sa.insert(Project).values(name="x"),
+    ],
+)
+def test_a_session_that_reads_refuses_to_write(
+    database: Database, statement: sa.Executable
+) -> None:
+    make_project(database)
+    kept = names(database)
+
+    with pytest.raises(RuntimeError, match="asked to write"), database.read() as session:
+        session.execute(statement)
+
+    assert names(database) == kept
+
+
+def test_a_session_that_reads_refuses_to_flush(database: Database) -> None:
+    make_project(database)
+
+    with database.read() as session:
+        project = session.execute(sa.select(Project)).scalars().first()
+        assert project is not None
+        project.name = "changed"
+        with pytest.raises(RuntimeError, match="asked to write"):
+            session.flush()
