@@ -291,4 +291,4 @@ class TestJobLife(JobLife.TestCase):  # type: ignore[name-defined,misc]
 
 @pytest.mark.slow
 class TestJobLifeAtLength(JobLife.TestCase):  # type: ignore[name-defined,misc]
-    settings = tries(3000, 50)
+    settings = tries(1000, 50)
