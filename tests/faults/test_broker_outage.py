@@ -3,8 +3,8 @@
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -44,6 +44,8 @@ class Stage:
     redis: Callable[[], redis.Redis]
     server: Callable[[], psutil.Process]
     gateway: Gateway | None = None
+    # What was started by a disturbance and is needed to the end.
+    servers: ExitStack = field(default_factory=ExitStack)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -94,8 +96,9 @@ class Stage:
         assert self.gateway is not None
         with self.refused():
             yield
-            successor = RedisServer()
-            self.gateway.target_port = _port_of(successor.start().url)
+            # A server that nobody holds any more ends at the next garbage collection.
+            successor = self.servers.enter_context(RedisServer())
+            self.gateway.target_port = _port_of(successor.url)
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +131,13 @@ def separate_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             prepare=[["db", "upgrade"]],
         )
         guard = psutil.Process(server.pid)
-        with running(service):
+        with ExitStack() as servers, running(service):
             yield Stage(
                 service,
                 lambda: redis.Redis.from_url(address.url),
                 lambda: guard.children()[0],
                 gateway,
+                servers,
             )
 
 
