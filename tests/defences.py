@@ -71,7 +71,7 @@ REMOVALS: Mapping[str, Removal] = {
     "T07": Removal("app/security/signing.py", "if now.timestamp() >= int(expires):", "if False:"),
     "T08": Removal(
         "app/db/repositories/idempotency.py",
-        "IdempotencyKey.project_id == self._project_id,",
+        'IdempotencyKey.project_id == sa.bindparam("project_id"),',
         "sa.true(),",
     ),
     "T09": Removal(

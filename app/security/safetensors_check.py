@@ -93,6 +93,7 @@ def read_header(read: ReadRange, size: int, *, name: str) -> SafetensorsHeader:
             f"The header of {name} cannot be read: {exc}. Save the model again with safetensors.",
         ) from exc
     metadata = _metadata(header.pop("__metadata__", {}), name)
+    _check_text([*header, *metadata, *metadata.values()], name)
     data_start = 8 + length
     spans = [(*_span(key, value, name), key) for key, value in header.items()]
     _check_layout(spans, size - data_start, name)
@@ -103,6 +104,18 @@ def read_header(read: ReadRange, size: int, *, name: str) -> SafetensorsHeader:
     digest = hashlib.sha256(start[:8])
     digest.update(raw)
     return SafetensorsHeader(tensors, metadata, data_start, digest.hexdigest())
+
+
+def _check_text(texts: Collection[str], name: str) -> None:
+    """Refuse half a surrogate pair, whose escape Python reads and the reference does not."""
+    try:
+        "".join(texts).encode("utf-8")
+    except UnicodeEncodeError as exc:
+        raise unsafe(
+            "safetensors_header",
+            f"The header of {name} cannot be read: a name in it holds half a character (a lone "
+            "surrogate). Save the model again with safetensors.",
+        ) from exc
 
 
 def _read_exactly(read: ReadRange, start: int, end: int, name: str) -> bytes:

@@ -77,6 +77,14 @@ DEFECTS: dict[str, tuple[bytes, str]] = {
     "header longer than the file": ((100).to_bytes(8, "little") + b"{}", "safetensors_truncated"),
     "header is not JSON": (with_header(b"{", b""), "safetensors_header"),
     "header is not UTF-8": (with_header(b'{"\xff": 1}', b""), "safetensors_header"),
+    "a name holds half a character": (
+        with_header({"a\ud800": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"1"),
+        "safetensors_header",
+    ),
+    "the metadata hold half a character": (
+        with_header({"__metadata__": {"a": "\udc00"}}, b""),
+        "safetensors_header",
+    ),
     "header is a list": (with_header([], b""), "safetensors_header"),
     "header holds NaN": (with_header(b'{"a": NaN}', b""), "safetensors_header"),
     "header is nested deeply": (with_header(b"[" * 100_000, b""), "safetensors_header"),
