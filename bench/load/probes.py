@@ -38,9 +38,7 @@ class DatabaseProbe:
         """Count transactions of the whole database for a while, without our own look."""
         if self._dsn is None:
             return None
-        before, began = self._transactions(), time.monotonic()
-        time.sleep(LOOK_S)
-        return (self._transactions() - before) / (time.monotonic() - began)
+        return rate_of(self._transactions, LOOK_S)
 
     def _transactions(self) -> int:
         return self._ask(
@@ -54,19 +52,18 @@ class DatabaseProbe:
             return int(row[0]) if row else 0
 
 
-def cpu_share(apis: Sequence[psutil.Process], look_s: float = LOOK_S) -> float:
+def cpu_s(processes: Sequence[psutil.Process]) -> float:
+    """CPU seconds that some processes have used together."""
+    times = [process.cpu_times() for process in processes]
+    return float(sum(one.user + one.system for one in times))
+
+
+def cpu_share(processes: Sequence[psutil.Process], look_s: float = LOOK_S) -> float:
     """Cores that some processes use together."""
-
-    def used() -> float:
-        times = [api.cpu_times() for api in apis]
-        return float(sum(one.user + one.system for one in times))
-
-    before, began = used(), time.monotonic()
-    time.sleep(look_s)
-    return (used() - before) / (time.monotonic() - began)
+    return rate_of(lambda: cpu_s(processes), look_s)
 
 
-def rate_of(count: Callable[[], int], look_s: float) -> float:
+def rate_of(count: Callable[[], float], look_s: float) -> float:
     """How fast a counter rises, a second."""
     before, began = count(), time.monotonic()
     time.sleep(look_s)

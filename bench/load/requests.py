@@ -13,9 +13,11 @@ import psutil
 from bench.deployments import Tenant
 from bench.load.backlog import BODY
 from bench.load.metronome import Pace
+from bench.load.probes import cpu_s, cpu_share
 
 TIMEOUT_S = 30.0
 SENDERS = 8
+IDLE_LOOK_S = 0.5
 POST = "POST /v1/jobs"
 
 
@@ -105,10 +107,10 @@ class Requester:
         found = {}
         for kind in kinds:
             self.get(kind.path())
-            before, began = self._cpu_s(), time.monotonic()
+            before, began = cpu_s(self._apis), time.monotonic()
             for _ in range(rounds):
                 self.get(kind.path())
-            own = self._cpu_s() - before - idle * (time.monotonic() - began)
+            own = cpu_s(self._apis) - before - idle * (time.monotonic() - began)
             found[kind.name] = max(0.0, own) / rounds * 1000
         return found
 
@@ -133,10 +135,10 @@ class Requester:
         """Milliseconds of CPU that the API needs to create one job."""
         idle = self._cpu_rate_idle()
         self._post(-1, time.perf_counter())
-        before, began = self._cpu_s(), time.monotonic()
+        before, began = cpu_s(self._apis), time.monotonic()
         for number in range(count):
             self._post(number, time.perf_counter())
-        own = self._cpu_s() - before - idle * (time.monotonic() - began)
+        own = cpu_s(self._apis) - before - idle * (time.monotonic() - began)
         return own / count * 1000
 
     def _post(self, number: int, due: float) -> Sent:
@@ -148,15 +150,6 @@ class Requester:
     def _client(self) -> httpx.Client:
         return self._clients[next(self._turns) % len(self._clients)]
 
-    def _cpu_s(self) -> float:
-        times = [api.cpu_times() for api in self._apis]
-        return float(sum(one.user + one.system for one in times))
-
     def _cpu_rate_idle(self) -> float:
         """CPU seconds a second of the API without our requests: the median of five looks."""
-        rates = []
-        for _ in range(5):
-            before, began = self._cpu_s(), time.monotonic()
-            time.sleep(0.5)
-            rates.append((self._cpu_s() - before) / (time.monotonic() - began))
-        return statistics.median(rates)
+        return statistics.median(cpu_share(self._apis, IDLE_LOOK_S) for _ in range(5))
